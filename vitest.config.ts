@@ -1,0 +1,22 @@
+import { fileURLToPath } from 'node:url';
+import { defineConfig } from 'vitest/config';
+
+export default defineConfig({
+  resolve: {
+    // Examples import the package by its name, as users do; here that means the sources.
+    alias: [
+      { find: /^oncekey$/, replacement: fileURLToPath(new URL('lib/index.ts', import.meta.url)) },
+      {
+        find: /^oncekey\/testing$/,
+        replacement: fileURLToPath(new URL('lib/testing/index.ts', import.meta.url)),
+      },
+    ],
+  },
+  test: {
+    include: ['test/**/*.test.ts'],
+    globalSetup: ['test/support/dynamodb-local.ts'],
+    // DynamoDB Local and the file's own loop share two cores; a slow machine is not a failing test.
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
+  },
+});
