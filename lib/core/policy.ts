@@ -1,0 +1,100 @@
+import type { Effects } from './record.ts';
+
+const SECOND_MS = 1_000;
+const MINUTE_MS = 60 * SECOND_MS;
+const HOUR_MS = 60 * MINUTE_MS;
+const HOUR_SECONDS = 3_600;
+const DAY_SECONDS = 24 * HOUR_SECONDS;
+
+/** What an operation chooses for itself. */
+export interface Policy {
+  readonly effects: Effects;
+  readonly inFlight: 'reject' | 'accept' | 'wait';
+  readonly afterExpiry: 'execute' | 'gone';
+  readonly retentionSeconds: number;
+  readonly goneSeconds: number;
+  readonly leaseMarginMs: number;
+  readonly skewMs: number;
+  readonly waitMs: number;
+  readonly dedupeWindowMs: number;
+  readonly settlingMs: number;
+  readonly inFlightRetryMs: number;
+}
+
+export const defaultPolicy: Policy = {
+  /** Assumes least about the handler: after a crash nothing is known, so nothing is run again. */
+  effects: 'opaque',
+
+  /** An honest client backs off and comes back; holding its connection would pay for two Lambdas. */
+  inFlight: 'reject',
+
+  /** What Stripe does and clients expect; `gone` is for those whose clients retry for days. */
+  afterExpiry: 'execute',
+
+  /** Stripe's window, and longer than the retries of any client that has not been forgotten about. */
+  retentionSeconds: DAY_SECONDS,
+
+  /** A month of 410 answers covers batch jobs that are restarted by hand; a tombstone costs only its storage. */
+  goneSeconds: 30 * DAY_SECONDS,
+
+  /** Lambda kills at the deadline, not before; the margin covers the kill and a completing write already sent. */
+  leaseMarginMs: 5 * SECOND_MS,
+
+  /** Lambda hosts keep within milliseconds of each other; a second leaves three orders of magnitude. */
+  skewMs: SECOND_MS,
+
+  /** Under the 29 s of API Gateway by far, and longer than most requests take. */
+  waitMs: 5 * SECOND_MS,
+
+  /** Stripe may prune its own keys after 24 h; an hour is room for clocks and for an attempt that has just begun. */
+  dedupeWindowMs: 23 * HOUR_MS,
+
+  /** Longer than any client timeout towards a provider that we have seen (Stripe's SDK: 80 s). */
+  settlingMs: 2 * MINUTE_MS,
+
+  /** Most attempts are done within a second; a lease can be minutes and would send the client away for too long. */
+  inFlightRetryMs: SECOND_MS,
+};
+
+/** What is the same for all operations of a deployment. */
+export const schedule = {
+  /** A mobile client on a bad network retries for minutes; under an hour of memory is no protection. */
+  retentionMinSeconds: HOUR_SECONDS,
+
+  /** How much longer than `expiresAt` the item itself stays: longer than a delayed write can be on its way. */
+  ttlMarginSeconds: HOUR_SECONDS,
+
+  /** Chunks outlive their record, which DynamoDB's TTL may keep for days: a record never points at nothing. */
+  chunkMarginSeconds: 7 * DAY_SECONDS,
+
+  /** For bodies whose record has no end yet (an undelivered outbox): as long as an operator's audit trail. */
+  openEndedSeconds: 400 * DAY_SECONDS,
+
+  /** One store call, its retries included, when nobody sets an earlier end; two fit into the shortest useful Lambda. */
+  storeBudgetMs: 3 * SECOND_MS,
+
+  /** DynamoDB answers in single-digit milliseconds; a second of silence is a lost packet. */
+  requestTimeoutMs: SECOND_MS,
+
+  /** A connection in the same Region takes a few milliseconds. */
+  connectTimeoutMs: 500,
+
+  /** Full jitter from here, doubling: the first retry is quick because most losses are single packets. */
+  retryBaseMs: 25,
+
+  /** A throttled partition needs up to a second to split or refill; waiting longer only spends the budget. */
+  retryCapMs: 500,
+} as const;
+
+/** When a result stops being replayed, and when DynamoDB may drop the item. Counted from completion. */
+export function expiryAfter(
+  policy: Pick<Policy, 'retentionSeconds' | 'afterExpiry' | 'goneSeconds'>,
+  completedAt: number,
+): { expiresAt: number; ttl: number } {
+  const expiresAt = completedAt + policy.retentionSeconds * SECOND_MS;
+  const keptSeconds =
+    policy.afterExpiry === 'gone'
+      ? Math.max(policy.goneSeconds, schedule.ttlMarginSeconds)
+      : schedule.ttlMarginSeconds;
+  return { expiresAt, ttl: Math.ceil(expiresAt / SECOND_MS) + keptSeconds };
+}

@@ -1,0 +1,153 @@
+/** Milliseconds since 1970; every time in a record but `ttl`, which DynamoDB wants in seconds. */
+export type EpochMs = number;
+export type EpochSeconds = number;
+
+/** Where the handler's effects are, and so what is safe after a crash. */
+export type Effects = 'transactional' | 'steps' | 'opaque';
+
+/** What a handler answered, free of any event format. */
+export interface Reply {
+  readonly status: number;
+  readonly headers: readonly (readonly [name: string, value: string])[];
+  readonly body: Uint8Array;
+  /** The body was returned as base64 and has to be returned so again. */
+  readonly base64: boolean;
+}
+
+/** A reply as the record holds it. Its body is on the record, or in chunks named by whoever wrote them. */
+export interface StoredResponse {
+  readonly schemaVersion: 1;
+  readonly status: number;
+  readonly headers: Reply['headers'];
+  readonly base64: boolean;
+  readonly encoding: 'identity' | 'zstd';
+  /** Of the plain body: a body put together wrongly is noticed instead of replayed. */
+  readonly length: number;
+  readonly crc: number;
+  readonly body: { readonly inline: Uint8Array } | { readonly owner: string; readonly chunks: number };
+}
+
+export interface OutboxEvent {
+  readonly type: string;
+  /** JSON text: what is delivered is what was emitted, untouched by any codec between. */
+  readonly payload: string;
+}
+
+/** A recovery point, or the intent to reach one with an effect that must not be tried twice. */
+export type Step =
+  | { readonly state: 'open'; readonly attempt: number; readonly at: EpochMs }
+  | { readonly state: 'done'; readonly attempt: number; readonly at: EpochMs; readonly result: string };
+
+/** Where the sweep finds the record, and when. A parked one waits for an operator instead. */
+export interface Due {
+  readonly shard: string;
+  readonly at: EpochMs;
+  readonly parkedAt?: EpochMs;
+}
+
+/** A move that a healthy request does not make; kept so that an operator can see how the record got here. */
+export interface AbnormalMove {
+  readonly move: string;
+  readonly at: EpochMs;
+  readonly attempt: number;
+}
+
+interface Common {
+  readonly pk: string;
+  readonly tenant: string;
+  readonly operation: string;
+  readonly fingerprint: string;
+  /** As of the attempt that ran, not of the code that reads: a deployment may have changed it since. */
+  readonly effects: Effects;
+  /** Made at the first reserve, kept by every attempt: downstream keys are derived from it. */
+  readonly operationId: string;
+  /** Random per attempt; with `attempt`, the fence of every write. */
+  readonly owner: string;
+  readonly attempt: number;
+  readonly createdAt: EpochMs;
+  readonly lastRunAt: EpochMs;
+  /** Since when providers may have seen our downstream keys; past their memory nothing is sent again. */
+  readonly dedupeSince: EpochMs;
+  /** Some attempt lost its lease and may have begun a step that left no trace. */
+  readonly takenOver: boolean;
+  readonly steps: ReadonlyMap<string, Step>;
+  readonly moves: readonly AbnormalMove[];
+}
+
+/** The business write is committed; the final response will come from delivering its outbox. */
+interface Acceptance {
+  readonly at: EpochMs;
+  readonly response: StoredResponse;
+  readonly outbox: readonly OutboxEvent[];
+}
+
+export interface InProgress extends Common {
+  readonly status: 'in_progress';
+  readonly leaseUntil: EpochMs;
+  readonly due?: Due;
+}
+
+export interface Accepted extends Common {
+  readonly status: 'accepted';
+  readonly accepted: Acceptance;
+  readonly due?: Due;
+}
+
+interface CompletedBase extends Common {
+  readonly status: 'completed';
+  readonly response: StoredResponse;
+  readonly completedAt: EpochMs;
+  readonly expiresAt: EpochMs;
+}
+
+export interface CompletedDelivered extends CompletedBase {
+  readonly ttl: EpochSeconds;
+  readonly outbox?: never;
+  readonly due?: never;
+}
+
+/** Has no TTL: an event that is not delivered yet must neither be evicted nor overwritten by a reuse of the key. */
+export interface CompletedUndelivered extends CompletedBase {
+  readonly ttl?: never;
+  readonly outbox: readonly OutboxEvent[];
+  readonly due?: Due;
+}
+
+export type Completed = CompletedDelivered | CompletedUndelivered;
+
+export interface FailedRetryable extends Common {
+  readonly status: 'failed_retryable';
+  readonly errorCode: string;
+  readonly completedAt: EpochMs;
+  readonly expiresAt: EpochMs;
+  readonly ttl: EpochSeconds;
+}
+
+export interface Unknown extends Common {
+  readonly status: 'unknown';
+  readonly errorCode: string;
+  /** After this nobody sends a request for it any more; the settling time counts from here. */
+  readonly leaseUntil: EpochMs;
+  /** Present if it was accepted before: then the business write is committed, whatever the provider did. */
+  readonly accepted?: Acceptance;
+  readonly due: Due;
+}
+
+export type LedgerRecord = InProgress | Accepted | Completed | FailedRetryable | Unknown;
+export type Status = LedgerRecord['status'];
+
+export type Fence = Pick<Common, 'owner' | 'attempt'>;
+
+export function sameAttempt(a: Fence, b: Fence): boolean {
+  return a.owner === b.owner && a.attempt === b.attempt;
+}
+
+export function leasePassed(record: { readonly leaseUntil: EpochMs }, now: EpochMs, skewMs: number): boolean {
+  return record.leaseUntil + skewMs < now;
+}
+
+/** An at-most-once effect whose outcome was never recorded. */
+export function openStep(record: Pick<Common, 'steps'>): string | undefined {
+  for (const [name, step] of record.steps) if (step.state === 'open') return name;
+  return undefined;
+}

@@ -1,0 +1,35 @@
+import { createHash } from 'node:crypto';
+
+export interface Scope {
+  tenant: string;
+  operation: string;
+  key: string;
+}
+
+const LENGTH_BYTES = 4;
+
+/** Separates these digests from every other use of `frame`, and from a future pk of another shape. */
+const DOMAIN = 'oncekey/scope/1';
+
+/** The partition key: the raw key stays out of the table, and no two scopes share a record. */
+export function scopePk({ tenant, operation, key }: Scope): string {
+  return createHash('sha256')
+    .update(frame([DOMAIN, tenant, operation, key]))
+    .digest('base64url');
+}
+
+/**
+ * Joins strings so that they can be taken apart again, whatever they contain: a delimiter could occur in a part,
+ * a length before each part cannot be forged. Parts are UTF-16 code units because UTF-8 would encode every lone
+ * surrogate as U+FFFD, and two tenants that differ there would share their keys.
+ */
+export function frame(parts: readonly string[]): Buffer {
+  return Buffer.concat(
+    parts.flatMap((part) => {
+      const units = Buffer.from(part, 'utf16le');
+      const length = Buffer.alloc(LENGTH_BYTES);
+      length.writeUInt32BE(units.length);
+      return [length, units];
+    }),
+  );
+}

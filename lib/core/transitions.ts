@@ -1,0 +1,129 @@
+import type { Status } from './record.ts';
+
+type Actor = 'request' | 'owner' | 'sweep' | 'dispatcher' | 'resolver' | 'webhook' | 'operator';
+
+interface Transition {
+  readonly move: string;
+  readonly from: Status | 'none' | 'expired';
+  readonly to: Status;
+  readonly by: readonly Actor[];
+  /** The condition its write carries, in words. `lib/ledger/dynamodb.ts` says it to DynamoDB. */
+  readonly when: string;
+}
+
+const AS_READ = 'operationId and attempt as read';
+const MINE = 'owner and attempt are mine';
+const LAPSED = 'owner and attempt as read, lease passed by more than the skew';
+
+/** Every legal move. A write that is not one of these does not exist; nothing is ever deleted. */
+export const transitions = [
+  { move: 'reserve', from: 'none', to: 'in_progress', by: ['request'], when: 'no item' },
+  {
+    move: 'reserve',
+    from: 'expired',
+    to: 'in_progress',
+    by: ['request'],
+    when: 'terminal, past expiry by more than the skew, outbox delivered, readable version',
+  },
+  {
+    move: 'retake',
+    from: 'failed_retryable',
+    to: 'in_progress',
+    by: ['request'],
+    when: 'owner and attempt as read, same fingerprint; new owner, attempt + 1',
+  },
+  {
+    move: 'takeOver',
+    from: 'in_progress',
+    to: 'in_progress',
+    by: ['request'],
+    when: `${LAPSED}; not opaque; new owner, attempt + 1`,
+  },
+  {
+    move: 'lapse',
+    from: 'in_progress',
+    to: 'unknown',
+    by: ['request', 'sweep'],
+    when: `${LAPSED}; the doubt still stands`,
+  },
+  {
+    move: 'lapse',
+    from: 'in_progress',
+    to: 'failed_retryable',
+    by: ['sweep'],
+    when: `${LAPSED}; transactional`,
+  },
+  { move: 'complete', from: 'in_progress', to: 'completed', by: ['owner'], when: MINE },
+  { move: 'accept', from: 'in_progress', to: 'accepted', by: ['owner'], when: MINE },
+  {
+    move: 'release',
+    from: 'in_progress',
+    to: 'failed_retryable',
+    by: ['owner'],
+    when: `${MINE}; no step began, no attempt was ever taken over`,
+  },
+  { move: 'markUnknown', from: 'in_progress', to: 'unknown', by: ['owner'], when: MINE },
+  {
+    move: 'handBack',
+    from: 'in_progress',
+    to: 'in_progress',
+    by: ['owner'],
+    when: `${MINE}; steps; the lease ends now`,
+  },
+  {
+    move: 'completeLate',
+    from: 'unknown',
+    to: 'completed',
+    by: ['owner'],
+    when: `${MINE}; was never accepted`,
+  },
+  {
+    move: 'settleAccepted',
+    from: 'accepted',
+    to: 'completed',
+    by: ['dispatcher', 'webhook', 'operator'],
+    when: AS_READ,
+  },
+  { move: 'settleAccepted', from: 'accepted', to: 'unknown', by: ['dispatcher'], when: AS_READ },
+  {
+    move: 'settle',
+    from: 'unknown',
+    to: 'completed',
+    by: ['resolver', 'webhook', 'operator'],
+    when: AS_READ,
+  },
+  {
+    move: 'settle',
+    from: 'unknown',
+    to: 'failed_retryable',
+    by: ['resolver', 'webhook', 'operator'],
+    when: `${AS_READ}; was never accepted; not steps`,
+  },
+  {
+    move: 'settle',
+    from: 'unknown',
+    to: 'accepted',
+    by: ['resolver'],
+    when: `${AS_READ}; was accepted; new owner, attempt + 1`,
+  },
+  {
+    move: 'settle',
+    from: 'unknown',
+    to: 'in_progress',
+    by: ['resolver'],
+    when: `${AS_READ}; steps, the effect still open; lease ends now, new owner, attempt + 1`,
+  },
+  {
+    move: 'reopen',
+    from: 'completed',
+    to: 'failed_retryable',
+    by: ['operator'],
+    when: 'operationId as read; the stored response is not 2xx, no step ran, outbox delivered',
+  },
+] as const satisfies readonly Transition[];
+
+export type Move = (typeof transitions)[number]['move'];
+
+export function isLegal(move: Move, from: Transition['from'], to: Status): boolean {
+  return transitions.some((known) => known.move === move && known.from === from && known.to === to);
+}
