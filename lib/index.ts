@@ -1,0 +1,58 @@
+export type { Decision, Doubt, RequestClaim } from './core/decide.ts';
+export { decide } from './core/decide.ts';
+export type { Remedy } from './core/errors.ts';
+export {
+  InvalidArgument,
+  OncekeyError,
+  RecordUnreadable,
+  StoreRefused,
+  StoreUnavailable,
+} from './core/errors.ts';
+export type { Fingerprint, FingerprintInput } from './core/fingerprint.ts';
+export { fingerprintOf } from './core/fingerprint.ts';
+export type { KeyMode, KeyReading } from './core/key.ts';
+export { readKey } from './core/key.ts';
+export { limits } from './core/limits.ts';
+export type { Attempt, Claim, Expiry, Failure, Reentry, StepChange, Uncertainty } from './core/moves.ts';
+export type { Policy } from './core/policy.ts';
+export { defaultPolicy, expiryAfter } from './core/policy.ts';
+export type {
+  Accepted,
+  Completed,
+  Due,
+  Effects,
+  FailedRetryable,
+  InProgress,
+  LedgerRecord,
+  OutboxEvent,
+  Reply,
+  Status,
+  Step,
+  StoredResponse,
+  Unknown,
+} from './core/record.ts';
+export type { Scope } from './core/scope.ts';
+export { scopePk } from './core/scope.ts';
+export type { Move } from './core/transitions.ts';
+export { transitions } from './core/transitions.ts';
+export type { DynamoDbLedgerOptions } from './ledger/dynamodb.ts';
+export { dynamoDbLedger } from './ledger/dynamodb.ts';
+export type {
+  Committed,
+  DuePage,
+  LapseTo,
+  Ledger,
+  Moved,
+  ReplyDeferral,
+  ReplyOutcome,
+  Reserved,
+  Reuse,
+  SettleAcceptedTo,
+  SettleTo,
+  Taken,
+  Until,
+  WriteRefusal,
+} from './ledger/ledger.ts';
+export { createTableInput, dueShard, ledgerTable } from './ledger/schema.ts';
+export type { TransactWrite } from './ledger/table.ts';
+export { ledgerClient } from './ledger/table.ts';

@@ -1,0 +1,77 @@
+import { crc32, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
+import { InvalidArgument, RecordUnreadable } from '../core/errors.ts';
+import { limits } from '../core/limits.ts';
+import type { Reply, StoredResponse } from '../core/record.ts';
+
+/** A reply ready to be stored: all of it on the record, or with chunks to be written first. */
+export interface PackedReply {
+  readonly response: StoredResponse;
+  readonly chunks: readonly Uint8Array[];
+}
+
+/** `owner` names the chunks: those of two attempts must never mix, so it is whoever writes this reply. */
+export function packReply(reply: Reply, owner: string): PackedReply {
+  const plain = reply.body;
+  if (plain.byteLength > limits.bodyMaxBytes) {
+    throw new InvalidArgument(
+      `The response body has ${plain.byteLength} bytes; at most ${limits.bodyMaxBytes} can be stored, which is all that Lambda can return.`,
+    );
+  }
+  const { encoding, bytes } = compress(plain);
+  const chunks = bytes.byteLength > limits.inlineBodyMaxBytes ? slices(bytes, limits.chunkMaxBytes) : [];
+  const response: StoredResponse = {
+    schemaVersion: 1,
+    status: reply.status,
+    headers: reply.headers,
+    base64: reply.base64,
+    encoding,
+    length: plain.byteLength,
+    crc: crc32(plain),
+    body: chunks.length > 0 ? { owner, chunks: chunks.length } : { inline: bytes },
+  };
+  return { response, chunks };
+}
+
+export function unpackReply(pk: string, response: StoredResponse, chunks: readonly Uint8Array[]): Reply {
+  const { status, headers, base64, body: stored } = response;
+  const whole = 'inline' in stored ? stored.inline : Buffer.concat(chunks);
+  const missing = 'inline' in stored ? 0 : stored.chunks - chunks.length;
+  if (missing !== 0) throw unreadable(pk, `${missing} of its chunks are missing`);
+  const body = response.encoding === 'zstd' ? decompress(pk, whole) : whole;
+  if (body.byteLength !== response.length || crc32(body) !== response.crc) {
+    throw unreadable(
+      pk,
+      `it has ${body.byteLength} bytes that do not match the checksum of ${response.length}`,
+    );
+  }
+  return { status, headers, base64, body: new Uint8Array(body) };
+}
+
+function compress(plain: Uint8Array): { encoding: StoredResponse['encoding']; bytes: Uint8Array } {
+  if (plain.byteLength >= limits.compressFromBytes) {
+    const compressed = zstdCompressSync(plain);
+    if (compressed.byteLength < plain.byteLength)
+      return { encoding: 'zstd', bytes: new Uint8Array(compressed) };
+  }
+  return { encoding: 'identity', bytes: new Uint8Array(plain) }; // A copy: the caller may reuse its buffer.
+}
+
+function decompress(pk: string, bytes: Uint8Array): Uint8Array {
+  try {
+    return zstdDecompressSync(bytes, { maxOutputLength: limits.bodyMaxBytes });
+  } catch (cause) {
+    throw unreadable(pk, 'it does not decompress', cause);
+  }
+}
+
+function slices(bytes: Uint8Array, size: number): Uint8Array[] {
+  const count = Math.ceil(bytes.byteLength / size);
+  return Array.from({ length: count }, (_, index) => bytes.subarray(index * size, (index + 1) * size));
+}
+
+function unreadable(pk: string, why: string, cause?: unknown): RecordUnreadable {
+  return new RecordUnreadable(
+    `The stored body of record ${pk} cannot be replayed: ${why}. The operation is complete and is not run again.`,
+    cause,
+  );
+}

@@ -1,0 +1,347 @@
+import { randomUUID } from 'node:crypto';
+import type { Doubt } from '../core/decide.ts';
+import { RecordUnreadable } from '../core/errors.ts';
+import {
+  accepted,
+  completed,
+  failed,
+  handedBack,
+  reaccepted,
+  reserved,
+  resumed,
+  retaken,
+  takenOver,
+  uncertain,
+  watched,
+  withStep,
+} from '../core/moves.ts';
+import type { EpochMs, Fence, InProgress, LedgerRecord, Status, Step } from '../core/record.ts';
+import { type Change, type Clause, stepUpdateOf, updateOf } from './expression.ts';
+import { type ItemVersions, itemVersions } from './item.ts';
+import type { Committed, Ledger, Moved, Reuse, Taken } from './ledger.ts';
+import { concluded, handedBackAt, holdsStep, inProgressOf, ownedAfterAll, reached } from './own.ts';
+import { openTable, type TableOptions, type TransactWrite } from './table.ts';
+
+export interface DynamoDbLedgerOptions extends TableOptions {
+  /** Names the chunks of a reply that no attempt of ours produced. */
+  readonly newId?: () => string;
+}
+
+/* The clauses of every condition. Each names the race it closes. */
+
+/** Nothing is there, so nobody can have started; a chunk that is there already is from our own lost try. */
+const absent: Clause = { text: 'attribute_not_exists(#pk)' };
+
+/** Every condition names the state it comes from: a delayed write must not act on a later state. */
+const statusIs = (status: Status): Clause => ({
+  text: '#status = :isStatus',
+  values: { ':isStatus': status },
+});
+
+/** The fence: a new attempt has a new owner, so that what the old one still sends is refused. */
+const attemptIs = (fence: Fence): readonly Clause[] => [
+  { text: '#owner = :isOwner', values: { ':isOwner': fence.owner } },
+  { text: '#attempt = :isAttempt', values: { ':isAttempt': fence.attempt } },
+];
+
+/** For those who are not the owner. An attempt later is another fact; an operation later, another payment. */
+const asRead = (record: LedgerRecord): readonly Clause[] => [
+  statusIs(record.status),
+  { text: '#operationId = :isOperationId', values: { ':isOperationId': record.operationId } },
+  { text: '#attempt = :isAttempt', values: { ':isAttempt': record.attempt } },
+];
+
+/** Time is compared, never inferred from absence, and only past the skew another host's clock may have. */
+const leasePassed = (now: EpochMs, skewMs: number): Clause => ({
+  text: '#leaseUntil < :lapsedBefore',
+  values: { ':lapsedBefore': now - skewMs },
+});
+
+const sameFingerprint = (record: LedgerRecord): Clause => ({
+  text: '#fingerprint = :isFingerprint',
+  values: { ':isFingerprint': record.fingerprint },
+});
+
+const isOpaque: Clause = { text: '#effects = :opaque', values: { ':opaque': 'opaque' } };
+const notOpaque: Clause = { text: '#effects <> :opaque', values: { ':opaque': 'opaque' } };
+const notSteps: Clause = { text: '#effects <> :steps', values: { ':steps': 'steps' } };
+const isSteps: Clause = { text: '#effects = :steps', values: { ':steps': 'steps' } };
+const isTransactional: Clause = {
+  text: '#effects = :transactional',
+  values: { ':transactional': 'transactional' },
+};
+
+/** Recovery points would be lost with the TTL of a failure, and a lost attempt may have begun a step unseen. */
+const noStepBegan: Clause = {
+  text: '(#effects <> :steps OR (attribute_not_exists(#takenOver) AND size(#steps) = :zero))',
+  values: { ':steps': 'steps', ':zero': 0 },
+};
+
+const neverAccepted: Clause = { text: 'attribute_not_exists(#acceptedAt)' };
+const wasAccepted: Clause = { text: 'attribute_exists(#acceptedAt)' };
+const outboxDelivered: Clause = { text: 'attribute_not_exists(#outbox)' };
+const notSuccessful: Clause = {
+  text: '(#response.#status < :ok OR #response.#status >= :redirect)',
+  values: { ':ok': 200, ':redirect': 300 },
+};
+
+/** An intent is written where there is none: a second one would be a second attempt at the effect. */
+const stepAbsent = (name: string): Clause => ({
+  text: 'attribute_not_exists(#steps.#step)',
+  names: { '#step': name },
+});
+const stepOpen = (name: string): Clause => ({
+  text: '#steps.#step.#state = :open',
+  values: { ':open': 'open' },
+  names: { '#step': name },
+});
+/** Only the attempt that wrote the intent knows what came of it. */
+const stepAbsentOrMine = (name: string, attempt: number): Clause => ({
+  text: '(attribute_not_exists(#steps.#step) OR (#steps.#step.#state = :open AND #steps.#step.#attempt = :isAttempt))',
+  values: { ':open': 'open', ':isAttempt': attempt },
+  names: { '#step': name },
+});
+
+/**
+ *   reserve        complete          expiresAt      + skew            ttl (gone: much later)
+ *      |—— in_progress —|—— replayed ——————|—— replayed ——|—— reusable ———|—— deleted, some day
+ *
+ * Without a TTL the outbox is undelivered, and the key is not free. A version we cannot read may mean something else
+ * by these attributes.
+ */
+const expired = ({ afterExpiry, skewMs }: Reuse, now: EpochMs, versions: ItemVersions): readonly Clause[] => [
+  {
+    text: '#status IN (:completed, :failed)',
+    values: { ':completed': 'completed', ':failed': 'failed_retryable' },
+  },
+  { text: '#v <= :readable', values: { ':readable': versions.reads } },
+  { text: 'attribute_exists(#ttl)' },
+  outboxDelivered,
+  { text: '#expiresAt < :expiredBefore', values: { ':expiredBefore': now - skewMs } },
+  ...(afterExpiry === 'gone'
+    ? [{ text: '#ttl < :goneBefore', values: { ':goneBefore': (now - skewMs) / 1_000 } }]
+    : []),
+];
+
+const anyOf = (one: Clause, all: readonly Clause[]): Clause => ({
+  text: `${one.text} OR (${all.map((clause) => clause.text).join(' AND ')})`,
+  values: Object.assign({}, one.values, ...all.map((clause) => clause.values)),
+});
+
+/** The reason for an `unknown` must still stand when it is written. */
+function stillDoubtful(doubt: Doubt): Clause {
+  switch (doubt.kind) {
+    case 'opaque':
+      return isOpaque;
+    case 'open_effect':
+      return stepOpen(doubt.step);
+    case 'effects_changed':
+    case 'dedupe_window_over': // Its start only moves together with the attempt, which the fence pins.
+      return isSteps;
+    default:
+      return doubt satisfies never;
+  }
+}
+
+export function dynamoDbLedger(
+  options: DynamoDbLedgerOptions,
+  versions: ItemVersions = itemVersions,
+): Ledger<TransactWrite> {
+  const { newId = randomUUID } = options;
+  const table = openTable(options, versions, [absent]);
+
+  /** One conditional update; a lost race is answered with the record that won it. */
+  async function move<R extends LedgerRecord>(to: R, change: Change, until: EpochMs): Promise<Moved<R>> {
+    const lost = await table.update(to.pk, change, until);
+    return lost ? { kind: 'fenced', record: lost.record } : { kind: 'moved', record: to };
+  }
+
+  /** The same together with the caller's own writes, in one transaction. */
+  async function commit<R extends LedgerRecord>(
+    to: R,
+    change: Change,
+    writes: readonly TransactWrite[],
+    until: EpochMs,
+  ): Promise<Committed<R, TransactWrite>> {
+    if (writes.length === 0) return move(to, change, until);
+    const lost = await table.transact(to.pk, change, writes, until);
+    if (!lost) return { kind: 'moved', record: to };
+    return 'reasons' in lost ? { kind: 'refused', ...lost } : { kind: 'fenced', ...lost };
+  }
+
+  return {
+    async reserve(claim, reuse, call) {
+      const mine = reserved(claim);
+      const free = anyOf(absent, expired(reuse, claim.now, versions));
+      const lost = await table.put(mine, [free], table.until(call, claim.leaseUntil));
+      if (!lost) return { kind: 'owned', record: mine };
+      if (!lost.record) throw vanished(claim.pk);
+      return ownedAfterAll(lost.record, mine, table.clock()) ?? { kind: 'held', record: lost.record };
+    },
+
+    async retake(from, by, call) {
+      const clauses = [statusIs('failed_retryable'), ...attemptIs(from), sameFingerprint(from)];
+      const to = retaken(from, by);
+      return take(to, updateOf(from, to, clauses), table.until(call, by.leaseUntil));
+    },
+
+    async takeOver(from, by, call) {
+      const clauses = [
+        statusIs('in_progress'),
+        ...attemptIs(from),
+        leasePassed(by.now, by.skewMs),
+        notOpaque,
+      ];
+      const to = takenOver(from, by);
+      return take(to, updateOf(from, to, clauses, { keepDue: true }), table.until(call, by.leaseUntil));
+    },
+
+    async complete(mine, { reply, ...outcome }, writes = [], call) {
+      const until = table.until(call);
+      const keptUntil = outcome.outbox.length > 0 ? undefined : outcome.ttl;
+      const response = await table.store(mine.pk, reply, mine.owner, keptUntil, until);
+      const to = completed(mine, { ...outcome, response }, 'complete');
+      const change = updateOf(mine, to, [statusIs('in_progress'), ...attemptIs(mine)]);
+      return concluded(await commit(to, change, writes, until), reached(mine, 'completed'));
+    },
+
+    async accept(mine, { reply, ...deferral }, writes = [], call) {
+      const until = table.until(call);
+      const response = await table.store(mine.pk, reply, mine.owner, undefined, until);
+      const to = accepted(mine, { ...deferral, response });
+      const change = updateOf(mine, to, [statusIs('in_progress'), ...attemptIs(mine)]);
+      return concluded(await commit(to, change, writes, until), reached(mine, 'accepted'));
+    },
+
+    async completeLate(mine, { reply, ...outcome }, call) {
+      const until = table.until(call);
+      const response = await table.store(mine.pk, reply, mine.owner, outcome.ttl, until);
+      const to = completed(mine, { ...outcome, response, outbox: [] }, 'completeLate');
+      const change = updateOf(mine, to, [statusIs('unknown'), ...attemptIs(mine), neverAccepted]);
+      return concluded(await move(to, change, until), reached(mine, 'completed'));
+    },
+
+    async release(mine, failure, call) {
+      const to = failed(mine, failure, 'release');
+      const change = updateOf(mine, to, [statusIs('in_progress'), ...attemptIs(mine), noStepBegan]);
+      return concluded(await move(to, change, table.until(call)), reached(mine, 'failed_retryable'));
+    },
+
+    async markUnknown(mine, doubt, call) {
+      const to = uncertain(mine, doubt, 'markUnknown');
+      const change = updateOf(mine, to, [statusIs('in_progress'), ...attemptIs(mine)]);
+      return concluded(await move(to, change, table.until(call)), reached(mine, 'unknown'));
+    },
+
+    async handBack(mine, now, due, call) {
+      const to = handedBack(mine, now, due);
+      const change = updateOf(mine, to, [statusIs('in_progress'), ...attemptIs(mine), isSteps]);
+      return concluded(await move(to, change, table.until(call)), handedBackAt(mine, now));
+    },
+
+    async openStep(mine, name, now, call) {
+      const step: Step = { state: 'open', attempt: mine.attempt, at: now };
+      const to = withStep(mine, name, step);
+      const clauses = [statusIs('in_progress'), ...attemptIs(mine), isSteps, stepAbsent(name)];
+      const moved = await move(to, stepUpdateOf(name, step, clauses), table.until(call));
+      return concluded(moved, holdsStep(mine, name, step));
+    },
+
+    async saveStep(mine, name, result, now, writes = [], call) {
+      const step: Step = { state: 'done', attempt: mine.attempt, at: now, result };
+      const to = withStep(mine, name, step);
+      const clauses = [
+        statusIs('in_progress'),
+        ...attemptIs(mine),
+        isSteps,
+        stepAbsentOrMine(name, mine.attempt),
+      ];
+      const saved = await commit(to, stepUpdateOf(name, step, clauses), writes, table.until(call));
+      return concluded(saved, holdsStep(mine, name, step));
+    },
+
+    async lapse(from, { skewMs, ...target }, call) {
+      const fence = [statusIs('in_progress'), ...attemptIs(from), leasePassed(target.now, skewMs)];
+      const to = target.to === 'unknown' ? uncertain(from, target, 'lapse') : failed(from, target, 'lapse');
+      const reason = target.to === 'unknown' ? stillDoubtful(target.doubt) : isTransactional;
+      return move(to, updateOf(from, to, [...fence, reason]), table.until(call));
+    },
+
+    async settle(from, target, call) {
+      const until = table.until(call);
+      switch (target.to) {
+        case 'completed': {
+          const response = await table.store(from.pk, target.reply, newId(), target.ttl, until);
+          const to = completed(from, { ...target, response, outbox: [] }, 'settle');
+          return move(to, updateOf(from, to, asRead(from)), until);
+        }
+        case 'failed_retryable': {
+          const to = failed(from, target, 'settle');
+          return move(to, updateOf(from, to, [...asRead(from), neverAccepted, notSteps]), until);
+        }
+        case 'accepted': {
+          const to = reaccepted(from, target);
+          const change = updateOf(from, to, [...asRead(from), wasAccepted]);
+          return concluded(await move(to, change, until), reached(to, 'accepted'));
+        }
+        case 'in_progress': {
+          const { step } = target;
+          const to = resumed(from, target, step);
+          const stillOpen = step ? [stepOpen(step.name)] : [];
+          const change = updateOf(from, to, [...asRead(from), isSteps, neverAccepted, ...stillOpen], {
+            step,
+          });
+          return concluded(await move(to, change, until), inProgressOf(to));
+        }
+        default:
+          return target satisfies never;
+      }
+    },
+
+    async settleAccepted(from, target, call) {
+      const until = table.until(call);
+      if (target.to === 'unknown') {
+        const to = uncertain(from, target, 'settleAccepted');
+        return move(to, updateOf(from, to, asRead(from)), until);
+      }
+      const response = await table.store(from.pk, target.reply, newId(), target.ttl, until);
+      const to = completed(from, { ...target, response, outbox: [] }, 'settleAccepted');
+      return move(to, updateOf(from, to, asRead(from)), until);
+    },
+
+    async reopen(from, failure, call) {
+      const to = failed(from, failure, 'reopen');
+      const change = updateOf(from, to, [...asRead(from), notSuccessful, noStepBegan, outboxDelivered]);
+      return move(to, change, table.until(call));
+    },
+
+    async watch(from, due, call) {
+      const to = watched(from, due);
+      return move(to, updateOf(from, to, [statusIs(from.status), ...attemptIs(from)]), table.until(call));
+    },
+
+    read: (pk, call) => table.get(pk, table.until(call)),
+    reply: (pk, response, call) => table.fetch(pk, response, table.until(call)),
+    due: (shard, before, limit, from, call) => table.due(shard, before, limit, from, table.until(call)),
+  };
+
+  /** The image the write itself returned counts, not what was read before: an intent may have come between. */
+  async function take(to: InProgress, change: Change, until: EpochMs): Promise<Taken> {
+    const taken = await table.updateAndReturn(to.pk, change, until);
+    if ('won' in taken) return { kind: 'owned', record: inProgress(taken.won) };
+    return ownedAfterAll(taken.record, to, table.clock()) ?? { kind: 'held', record: taken.record };
+  }
+}
+
+function inProgress(taken: LedgerRecord): InProgress {
+  if (taken.status === 'in_progress') return taken;
+  throw new RecordUnreadable(
+    `Record ${taken.pk} was taken and came back as ${taken.status}; inspect the item.`,
+  );
+}
+
+function vanished(pk: string): RecordUnreadable {
+  return new RecordUnreadable(
+    `The store refused to reserve record ${pk} because it exists, but did not return it. It must support ReturnValuesOnConditionCheckFailure: ALL_OLD, as DynamoDB does.`,
+  );
+}

@@ -1,0 +1,344 @@
+import { randomUUID } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
+import { type Doubt, isReusable } from '../core/decide.ts';
+import {
+  type Attempt,
+  accepted,
+  completed,
+  failed,
+  handedBack,
+  reaccepted,
+  reserved,
+  resumed,
+  retaken,
+  takenOver,
+  uncertain,
+  watched,
+  withStep,
+} from '../core/moves.ts';
+import {
+  type EpochMs,
+  type InProgress,
+  type LedgerRecord,
+  leasePassed,
+  type Reply,
+  type Step,
+  type StoredResponse,
+  type Unknown,
+} from '../core/record.ts';
+import { packReply, unpackReply } from './body.ts';
+import type { Committed, Ledger, Moved, Taken, WriteRefusal } from './ledger.ts';
+import { concluded, handedBackAt, holdsStep, inProgressOf, ownedAfterAll, reached } from './own.ts';
+import { noTimeLeft } from './store-call.ts';
+
+export interface MemoryLedgerOptions<W> {
+  readonly clock?: () => EpochMs;
+  readonly newId?: () => string;
+  /**
+   * Applies the caller's own writes, all or none. Returns why not, if not. Without it they always succeed and are only
+   * collected in `written`.
+   */
+  readonly commit?: (writes: readonly W[]) => readonly WriteRefusal<W>[] | undefined;
+}
+
+export interface MemoryLedger<W = unknown> extends Ledger<W> {
+  /** The caller's own writes that were committed, in order. */
+  readonly written: readonly W[];
+  /** What DynamoDB's TTL does some day: drops the records whose `ttl` has passed. Returns how many. */
+  prune(now: EpochMs): number;
+}
+
+/**
+ * The ledger in memory: for tests of handlers, and the twin against which the DynamoDB one is checked. Each move is
+ * atomic because nothing is awaited between looking and writing. Nothing that goes in or out is shared.
+ */
+export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}): MemoryLedger<W> {
+  const { clock = Date.now, newId = randomUUID, commit: commitWrites = () => undefined } = options;
+  const records = new Map<string, LedgerRecord>();
+  const chunks = new Map<string, readonly Uint8Array[]>();
+  const written: W[] = [];
+
+  const look = (pk: string): LedgerRecord | undefined => structuredClone(records.get(pk));
+
+  function write<R extends LedgerRecord>(record: R): R {
+    records.set(record.pk, structuredClone(record));
+    return structuredClone(record);
+  }
+
+  /**
+   * The whole of concurrency control: the record as it is now either allows the move or answers for itself. Steps that
+   * were saved since it was read stay, as in the table, where a move never writes the map.
+   */
+  function move<F extends LedgerRecord, R extends LedgerRecord>(
+    from: F,
+    allowed: (now: LedgerRecord) => boolean,
+    to: (from: F) => R,
+  ): Moved<R> {
+    const now = look(from.pk);
+    if (!now || !allowed(now)) return { kind: 'fenced', record: now };
+    const read = { ...from, steps: now.steps };
+    return { kind: 'moved', record: write(merged(now, read, to(read))) };
+  }
+
+  function commit<R extends LedgerRecord>(
+    mine: InProgress,
+    allowed: (now: LedgerRecord) => boolean,
+    to: (mine: InProgress) => R,
+    writes: readonly W[],
+  ): Committed<R, W> {
+    const now = look(mine.pk);
+    if (!now || !allowed(now)) return { kind: 'fenced', record: now };
+    const reasons = writes.length > 0 ? commitWrites(structuredClone(writes)) : undefined;
+    if (reasons) return { kind: 'refused', reasons };
+    written.push(...structuredClone(writes));
+    return move(mine, allowed, to);
+  }
+
+  function take<F extends LedgerRecord>(
+    from: F,
+    allowed: (now: LedgerRecord) => boolean,
+    to: (from: F) => InProgress,
+  ): Taken {
+    const moved = move(from, allowed, to);
+    if (moved.kind === 'moved') return { kind: 'owned', record: moved.record };
+    return ownedAfterAll(moved.record, to(from), clock()) ?? { kind: 'held', record: moved.record };
+  }
+
+  /** No claim leaves after its own lease: it could reserve a key that nobody then works on. */
+  function requireLease({ leaseUntil }: Attempt): void {
+    if (clock() >= leaseUntil) throw noTimeLeft();
+  }
+
+  /** For moves that leave the record where the sweep looks, which may have changed since it was read. */
+  function inPlace(record: InProgress): InProgress {
+    const now = look(record.pk);
+    const { due: _, ...rest } = record;
+    return now?.status === 'in_progress' && now.due ? { ...rest, due: now.due } : rest;
+  }
+
+  function store(pk: string, reply: Reply, owner: string): StoredResponse {
+    const packed = packReply(reply, owner);
+    const name = `${pk} ${owner}`;
+    if (packed.chunks.length > 0 && !chunks.has(name)) chunks.set(name, structuredClone(packed.chunks));
+    return packed.response;
+  }
+
+  return {
+    written,
+
+    async reserve(claim, reuse) {
+      requireLease(claim);
+      const mine = reserved(claim);
+      const now = look(claim.pk);
+      if (!now || isReusable(now, claim.now, reuse)) return { kind: 'owned', record: write(mine) };
+      return ownedAfterAll(now, mine, clock()) ?? { kind: 'held', record: now };
+    },
+
+    async retake(from, by) {
+      requireLease(by);
+      const same = (now: LedgerRecord) =>
+        reached(from, 'failed_retryable')(now) && now.fingerprint === from.fingerprint;
+      return take(from, same, (failure) => retaken(failure, by));
+    },
+
+    async takeOver(from, by) {
+      requireLease(by);
+      const lapsed = lapsedBy(from, by.now, by.skewMs);
+      const allowed = (now: LedgerRecord) => lapsed(now) && now.effects !== 'opaque';
+      return take(from, allowed, (abandoned) => inPlace(takenOver(abandoned, by)));
+    },
+
+    async complete(mine, { reply, ...outcome }, writes = []) {
+      const response = store(mine.pk, reply, mine.owner);
+      const to = (running: InProgress) => completed(running, { ...outcome, response }, 'complete');
+      return concluded(commit(mine, inProgressOf(mine), to, writes), reached(mine, 'completed'));
+    },
+
+    async accept(mine, { reply, ...deferral }, writes = []) {
+      const response = store(mine.pk, reply, mine.owner);
+      const to = (running: InProgress) => accepted(running, { ...deferral, response });
+      return concluded(commit(mine, inProgressOf(mine), to, writes), reached(mine, 'accepted'));
+    },
+
+    async completeLate(mine, { reply, ...outcome }) {
+      const response = store(mine.pk, reply, mine.owner);
+      const late = (now: LedgerRecord) => reached(mine, 'unknown')(now) && !now.accepted;
+      const to = (unknown: Unknown) =>
+        completed(unknown, { ...outcome, response, outbox: [] }, 'completeLate');
+      return concluded(move(mine, late, to), reached(mine, 'completed'));
+    },
+
+    async release(mine, failure) {
+      const clean = (now: LedgerRecord) => inProgressOf(mine)(now) && noStepBegan(now);
+      const moved = move(mine, clean, (running) => failed(running, failure, 'release'));
+      return concluded(moved, reached(mine, 'failed_retryable'));
+    },
+
+    async markUnknown(mine, doubt) {
+      const moved = move(mine, inProgressOf(mine), (running) => uncertain(running, doubt, 'markUnknown'));
+      return concluded(moved, reached(mine, 'unknown'));
+    },
+
+    async handBack(mine, now, due) {
+      const moved = move(mine, stepsOf(mine), (running) => handedBack(running, now, due));
+      return concluded(moved, handedBackAt(mine, now));
+    },
+
+    async openStep(mine, name, now) {
+      const step: Step = { state: 'open', attempt: mine.attempt, at: now };
+      withStep(mine, name, step); // Refuses a bad name before anything else, as the other ledger does.
+      const allowed = (found: LedgerRecord) => stepsOf(mine)(found) && !found.steps.has(name);
+      const moved = move(mine, allowed, (running) => inPlace(withStep(running, name, step)));
+      return concluded(moved, holdsStep(mine, name, step));
+    },
+
+    async saveStep(mine, name, result, now, writes = []) {
+      const step: Step = { state: 'done', attempt: mine.attempt, at: now, result };
+      withStep(mine, name, step);
+      const allowed = (found: LedgerRecord) => {
+        if (!stepsOf(mine)(found)) return false;
+        const before = found.steps.get(name);
+        return before === undefined || (before.state === 'open' && before.attempt === mine.attempt);
+      };
+      const saved = commit(mine, allowed, (running) => inPlace(withStep(running, name, step)), writes);
+      return concluded(saved, holdsStep(mine, name, step));
+    },
+
+    async lapse(from, { skewMs, ...target }) {
+      const lapsed = lapsedBy(from, target.now, skewMs);
+      if (target.to === 'unknown') {
+        const doubtful = (now: LedgerRecord) => lapsed(now) && stillDoubtful(now, target.doubt);
+        return move(from, doubtful, (abandoned) => uncertain(abandoned, target, 'lapse'));
+      }
+      const harmless = (now: LedgerRecord) => lapsed(now) && now.effects === 'transactional';
+      return move(from, harmless, (abandoned) => failed(abandoned, target, 'lapse'));
+    },
+
+    async settle(from, target) {
+      const open = asRead(from);
+      switch (target.to) {
+        case 'completed': {
+          const response = store(from.pk, target.reply, newId());
+          return move(from, open, (unknown) =>
+            completed(unknown, { ...target, response, outbox: [] }, 'settle'),
+          );
+        }
+        case 'failed_retryable': {
+          const allowed = (now: LedgerRecord) => open(now) && !now.accepted && now.effects !== 'steps';
+          return move(from, allowed, (unknown) => failed(unknown, target, 'settle'));
+        }
+        case 'accepted': {
+          const to = reaccepted(from, target);
+          const allowed = (now: LedgerRecord) => open(now) && now.accepted !== undefined;
+          return concluded(
+            move(from, allowed, (unknown) => reaccepted(unknown, target)),
+            reached(to, 'accepted'),
+          );
+        }
+        case 'in_progress': {
+          const { step } = target;
+          const stillOpen = (now: LedgerRecord) => !step || now.steps.get(step.name)?.state === 'open';
+          const allowed = (now: LedgerRecord) =>
+            open(now) && now.effects === 'steps' && !now.accepted && stillOpen(now);
+          const moved = move(from, allowed, (unknown) => resumed(unknown, target, step));
+          return concluded(moved, inProgressOf(resumed(from, target, step)));
+        }
+        default:
+          return target satisfies never;
+      }
+    },
+
+    async settleAccepted(from, target) {
+      if (target.to === 'unknown') {
+        return move(from, asRead(from), (pending) => uncertain(pending, target, 'settleAccepted'));
+      }
+      const response = store(from.pk, target.reply, newId());
+      const outcome = { ...target, response, outbox: [] };
+      return move(from, asRead(from), (pending) => completed(pending, outcome, 'settleAccepted'));
+    },
+
+    async reopen(from, failure) {
+      const allowed = (now: LedgerRecord) =>
+        asRead(from)(now) && !isSuccess(now.response) && noStepBegan(now) && now.outbox === undefined;
+      return move(from, allowed, (done) => failed(done, failure, 'reopen'));
+    },
+
+    async watch(from, due) {
+      return move(from, reached(from, from.status), (record) => watched(record, due));
+    },
+
+    async read(pk) {
+      return look(pk);
+    },
+
+    async reply(pk, response) {
+      const owner = 'owner' in response.body ? response.body.owner : '';
+      return structuredClone(unpackReply(pk, response, chunks.get(`${pk} ${owner}`) ?? []));
+    },
+
+    async due(shard, before, limit, from) {
+      const entries = [...records.values()]
+        .flatMap(({ pk, due }: LedgerRecord & { due?: { shard: string; at: number } }) =>
+          due && due.shard === shard && due.at <= before ? [{ pk, at: due.at }] : [],
+        )
+        .sort((a, b) => a.at - b.at || (a.pk < b.pk ? -1 : 1));
+      const start = from === undefined ? 0 : Number(from);
+      const next = start + limit < entries.length ? String(start + limit) : undefined;
+      return { entries: entries.slice(start, start + limit), next };
+    },
+
+    prune(now) {
+      const dead = [...records.values()].filter(
+        (record) => 'ttl' in record && Number(record.ttl) * 1_000 < now,
+      );
+      for (const { pk } of dead) records.delete(pk);
+      return dead.length;
+    },
+  };
+}
+
+/** A move writes the fields it changes; the others stay as they are now, not as they were read. */
+function merged<R extends LedgerRecord>(now: LedgerRecord, from: LedgerRecord, to: R): R {
+  const untouched = Object.entries(now).filter(([name, value]) => {
+    const [before, after] = [from, to].map((record) => (record as unknown as Record<string, unknown>)[name]);
+    return name !== 'due' && value !== undefined && after !== undefined && isDeepStrictEqual(before, after);
+  });
+  return { ...to, ...Object.fromEntries(untouched) };
+}
+
+/* The conditions of `dynamodb.ts`, said to a record. */
+
+function lapsedBy(from: InProgress, at: EpochMs, skewMs: number) {
+  return (now: LedgerRecord): now is InProgress => inProgressOf(from)(now) && leasePassed(now, at, skewMs);
+}
+
+function stepsOf(mine: InProgress) {
+  return (now: LedgerRecord): now is InProgress => inProgressOf(mine)(now) && now.effects === 'steps';
+}
+
+function asRead<R extends LedgerRecord>(from: R) {
+  return (now: LedgerRecord): now is R =>
+    now.status === from.status && now.operationId === from.operationId && now.attempt === from.attempt;
+}
+
+function noStepBegan(now: LedgerRecord): boolean {
+  return now.effects !== 'steps' || (!now.takenOver && now.steps.size === 0);
+}
+
+function isSuccess({ status }: StoredResponse): boolean {
+  return status >= 200 && status < 300;
+}
+
+function stillDoubtful(now: InProgress, doubt: Doubt): boolean {
+  switch (doubt.kind) {
+    case 'opaque':
+      return now.effects === 'opaque';
+    case 'open_effect':
+      return now.steps.get(doubt.step)?.state === 'open';
+    case 'effects_changed':
+    case 'dedupe_window_over':
+      return now.effects === 'steps';
+    default:
+      return doubt satisfies never;
+  }
+}

@@ -1,0 +1,51 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { EpochMs, Fence, InProgress, LedgerRecord, Status, Step } from '../core/record.ts';
+import { sameAttempt } from '../core/record.ts';
+
+/*
+ * A response that got lost makes the next try fail its own condition. These tell our own success from another's. They
+ * look at what the failed write returned; the condition itself never says "or owner = me", because a delayed duplicate
+ * of it could then overwrite a completed record.
+ */
+
+/**
+ * For claims: ours if it carries our fence, is still in progress, and its lease is live. Without the last, someone may
+ * be about to take it over.
+ */
+export function ownedAfterAll(
+  found: LedgerRecord | undefined,
+  mine: Fence,
+  now: EpochMs,
+): { kind: 'owned'; record: InProgress } | undefined {
+  return found && inProgressOf(mine)(found) && now <= found.leaseUntil
+    ? { kind: 'owned', record: found }
+    : undefined;
+}
+
+/** For moves: finding our own target state means that an earlier try of ours did it. */
+export function concluded<R extends LedgerRecord, C extends { readonly kind: string }>(
+  result: C | { readonly kind: 'fenced'; readonly record: LedgerRecord | undefined },
+  mine: (found: LedgerRecord) => found is R,
+): C | { kind: 'moved'; record: R } {
+  if (result.kind !== 'fenced') return result as C;
+  const { record } = result as { record: LedgerRecord | undefined };
+  return record && mine(record) ? { kind: 'moved', record } : (result as C);
+}
+
+export function reached<S extends Status>(mine: Fence, status: S) {
+  return (found: LedgerRecord): found is Extract<LedgerRecord, { status: S }> =>
+    found.status === status && sameAttempt(found, mine);
+}
+
+export function inProgressOf(mine: Fence) {
+  return reached(mine, 'in_progress');
+}
+
+export function handedBackAt(mine: Fence, now: EpochMs) {
+  return (found: LedgerRecord): found is InProgress => inProgressOf(mine)(found) && found.leaseUntil === now;
+}
+
+export function holdsStep(mine: Fence, name: string, step: Step) {
+  return (found: LedgerRecord): found is InProgress =>
+    inProgressOf(mine)(found) && isDeepStrictEqual(found.steps.get(name), step);
+}

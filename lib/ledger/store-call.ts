@@ -1,0 +1,106 @@
+import { StoreRefused, StoreUnavailable } from '../core/errors.ts';
+import { schedule } from '../core/policy.ts';
+import type { EpochMs } from '../core/record.ts';
+
+export interface StoreCallOptions {
+  readonly clock: () => EpochMs;
+  readonly random: () => number;
+  readonly sleep: (ms: number) => Promise<void>;
+  readonly requestTimeoutMs: number;
+}
+
+/** Cancellation codes that say "not now", as opposed to "not like this". */
+const TRANSIENT_REASONS = new Set([
+  'TransactionConflict',
+  'ThrottlingError',
+  'ProvisionedThroughputExceeded',
+]);
+
+const TRANSIENT_NAMES = new Set([
+  'ThrottlingException',
+  'ProvisionedThroughputExceededException',
+  'RequestLimitExceeded',
+  'InternalServerError',
+  'TransactionConflictException',
+  'TransactionInProgressException',
+  'TimeoutError',
+  'AbortError',
+]);
+
+/**
+ * One retry policy for every store call, in place of the SDK's: its retry quota is shared by the whole client and
+ * runs out under sustained loss, and it would go on sending after the caller's lease. No try leaves after `until`,
+ * and the last one is aborted then. Backoff has full jitter.
+ */
+export function storeCaller({ clock, random, sleep, requestTimeoutMs }: StoreCallOptions) {
+  return async function call<T>(send: (signal: AbortSignal) => Promise<T>, until: EpochMs): Promise<T> {
+    let last: unknown;
+    for (let tries = 0; ; tries += 1) {
+      const leftMs = until - clock();
+      if (leftMs <= 0) throw tries === 0 ? noTimeLeft() : unavailable(tries, last);
+      try {
+        return await send(AbortSignal.timeout(Math.max(1, Math.min(requestTimeoutMs, leftMs))));
+      } catch (error) {
+        if (!isTransient(error)) throw asRefusal(error);
+        last = error;
+      }
+      const pauseMs = random() * Math.min(schedule.retryCapMs, schedule.retryBaseMs * 2 ** tries);
+      await sleep(Math.min(pauseMs, Math.max(0, until - clock())));
+    }
+  };
+}
+
+export function noTimeLeft(): StoreUnavailable {
+  return new StoreUnavailable('There was no time left to ask the ledger; nothing was sent.');
+}
+
+function unavailable(tries: number, last: unknown): StoreUnavailable {
+  const why = last instanceof Error ? `${last.name}: ${last.message}` : String(last);
+  return new StoreUnavailable(
+    `The ledger's table did not answer in time, after ${tries} ${tries === 1 ? 'try' : 'tries'} (${why}). A write may have happened all the same; retry with the same key.`,
+    last,
+  );
+}
+
+function isTransient(error: unknown): boolean {
+  const { name, code, $fault, $metadata, CancellationReasons } = shape(error);
+  if (name === 'TransactionCanceledException') return isTransientCancellation(CancellationReasons);
+  if (name !== undefined && TRANSIENT_NAMES.has(name)) return true;
+  if ($fault === 'client') return false;
+  if ($metadata !== undefined) return true; // A 5xx, or a response cut off so that it could not be read.
+  return typeof code === 'string' && /^(E[A-Z]|UND_ERR_)/.test(code); // A socket's error; a bug of ours has no code.
+}
+
+/**
+ * The record's own failed condition (always the first item) decides, whatever else happened. Otherwise a conflict
+ * means that another transaction, perhaps our own lost one, is still being decided: a condition that failed beside it
+ * may have failed because of that, so only asking again tells.
+ */
+function isTransientCancellation(reasons: readonly { readonly Code?: string }[] = []): boolean {
+  if (reasons[0]?.Code === 'ConditionalCheckFailed') return false;
+  return reasons.some(({ Code }) => Code !== undefined && TRANSIENT_REASONS.has(Code));
+}
+
+/** A refusal that the caller reads as a result passes through; any other is a fault of the deployment. */
+function asRefusal(error: unknown): unknown {
+  const { name, $fault, message } = shape(error);
+  if (name === 'ConditionalCheckFailedException' || name === 'TransactionCanceledException') return error;
+  if ($fault !== 'client') return error;
+  return new StoreRefused(
+    `DynamoDB refused the ledger's call with ${name}: ${message}. Check the table's name, its keys and the function's permissions.`,
+    error,
+  );
+}
+
+interface ErrorShape {
+  readonly name?: string;
+  readonly message?: string;
+  readonly code?: unknown;
+  readonly $fault?: string;
+  readonly $metadata?: unknown;
+  readonly CancellationReasons?: readonly { readonly Code?: string }[];
+}
+
+function shape(error: unknown): ErrorShape {
+  return typeof error === 'object' && error !== null ? error : {};
+}

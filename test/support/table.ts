@@ -1,0 +1,28 @@
+import { randomUUID } from 'node:crypto';
+import { CreateTableCommand, DeleteTableCommand, type DynamoDBClient } from '@aws-sdk/client-dynamodb';
+import { afterAll, beforeAll, inject } from 'vitest';
+import { createTableInput } from '../../lib/ledger/schema.ts';
+import { ledgerClient } from '../../lib/ledger/table.ts';
+import { localClientConfig } from './local-client.ts';
+
+export interface TestTable {
+  readonly tableName: string;
+  readonly client: DynamoDBClient;
+  /** Another client of the same table, for faults that must not reach the first. */
+  newClient(): DynamoDBClient;
+}
+
+/** A table of the test file's own, created before its tests and gone after them. */
+export function useTable(): TestTable {
+  const tableName = `test-${randomUUID()}`;
+  const newClient = () => ledgerClient(localClientConfig(inject('dynamoDbEndpoint')));
+  const client = newClient();
+  beforeAll(async () => {
+    await client.send(new CreateTableCommand(createTableInput(tableName)));
+  });
+  afterAll(async () => {
+    await client.send(new DeleteTableCommand({ TableName: tableName }));
+    client.destroy();
+  });
+  return { tableName, client, newClient };
+}
