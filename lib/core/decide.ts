@@ -3,6 +3,7 @@ import type { Policy } from './policy.ts';
 import {
   type Accepted,
   type Completed,
+  type Effects,
   type EpochMs,
   type FailedRetryable,
   type InProgress,
@@ -25,6 +26,10 @@ export type Doubt =
   | { readonly kind: 'dedupe_window_over' }
   | { readonly kind: 'effects_changed' };
 
+type InFlight<Kind> = Kind extends unknown
+  ? { readonly kind: Kind; readonly record: InProgress; readonly retryAfterMs: number }
+  : never;
+
 export type Decision =
   | { readonly kind: 'reserve' }
   | { readonly kind: 'retake'; readonly record: FailedRetryable }
@@ -32,7 +37,7 @@ export type Decision =
   | { readonly kind: 'lapse'; readonly record: InProgress; readonly doubt: Doubt }
   | { readonly kind: 'replay'; readonly record: Completed }
   | { readonly kind: 'pending'; readonly record: Accepted }
-  | { readonly kind: Policy['inFlight']; readonly record: InProgress; readonly retryAfterMs: number }
+  | InFlight<Policy['inFlight']>
   | {
       readonly kind: 'unknown';
       readonly record: Unknown;
@@ -113,4 +118,23 @@ export function isReusable(
   const expired = asExpired(record, now, policy.skewMs);
   if (!expired) return false;
   return policy.afterExpiry === 'execute' || expired.ttl * 1_000 + policy.skewMs < now;
+}
+
+/** How a handler ended. `deferred`: it asked to answer now and to let delivery of its outbox finish the work. */
+export type Ending =
+  | { readonly kind: 'replied'; readonly status: number; readonly deferred: boolean }
+  | { readonly kind: 'threw'; readonly notExecuted: boolean };
+
+export type Conclusion = 'complete' | 'accept' | 'release' | 'markUnknown';
+
+/** Returning one of these asserts that nothing ran: come later, or as you did but slower. */
+const NOT_NOW: ReadonlySet<number> = new Set([408, 425, 429]);
+
+/** What becomes of the record when the handler has ended, by where its effects are. */
+export function conclude(effects: Exclude<Effects, 'steps'>, ending: Ending): Conclusion {
+  const failure = effects === 'transactional' ? 'release' : 'markUnknown';
+  if (ending.kind === 'threw') return ending.notExecuted ? 'release' : failure;
+  if (NOT_NOW.has(ending.status)) return 'release';
+  if (ending.status >= 500) return failure;
+  return ending.deferred ? 'accept' : 'complete';
 }

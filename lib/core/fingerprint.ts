@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { canonicalJson } from './canonical-json.ts';
+import { RecordUnreadable } from './errors.ts';
 import { frame } from './scope.ts';
 
 type Pair = readonly [name: string, value: string];
@@ -61,7 +62,7 @@ export function fingerprintOf(
 
   function inVersion(version: string): string {
     const digest = isKnown(version, versions.digests) ? versions.digests[version] : undefined;
-    if (!digest) throw new RangeError(unknownVersion(version, Object.keys(versions.digests)));
+    if (!digest) throw new RecordUnreadable(unknownVersion(version, Object.keys(versions.digests)));
     const known = computed.get(version) ?? `${version}:${digest(input)}`;
     computed.set(version, known);
     return known;
@@ -85,7 +86,7 @@ function isKnown<V extends string>(version: string, digests: Readonly<Record<V, 
 }
 
 function unknownVersion(version: string, known: readonly string[]): string {
-  return `The record's fingerprint has version "${version.slice(0, 16)}", and this release of oncekey reads ${known.join(', ')}: a newer release wrote the record. Roll this deployment forward to that release.`;
+  return `The record's fingerprint has version "${version.slice(0, 16)}", and this release of oncekey reads ${known.join(', ')}: a newer release wrote the record. Roll this deployment forward to that release; the record is not treated as absent, because it may have executed.`;
 }
 
 /**

@@ -11,6 +11,7 @@ import type {
   FailedRetryable,
   InProgress,
   LedgerRecord,
+  Open,
   OutboxEvent,
   Step,
   StoredResponse,
@@ -94,7 +95,9 @@ export function reserved(claim: Claim): InProgress {
 }
 
 export function retaken(from: FailedRetryable, by: Attempt): InProgress {
-  return { ...common(from), ...nextAttempt(from, by), status: 'in_progress', leaseUntil: by.leaseUntil };
+  // Nothing ran, so no provider has seen our downstream keys yet: their memory counts from here.
+  const fresh = { dedupeSince: by.now, leaseUntil: by.leaseUntil } as const;
+  return { ...common(from), ...nextAttempt(from, by), status: 'in_progress', ...fresh };
 }
 
 export function takenOver(from: InProgress, by: Attempt): InProgress {
@@ -112,10 +115,10 @@ function nextAttempt(from: LedgerRecord, by: Attempt) {
   return { owner: by.owner, attempt: from.attempt + 1, effects: by.effects, lastRunAt: by.now };
 }
 
-export function completed(from: LedgerRecord, outcome: Outcome, move: Move): Completed {
+export function completed(from: InProgress | Accepted | Unknown, outcome: Outcome, move: Move): Completed {
   const { now, response, outbox, expiresAt, ttl } = outcome;
   const base = {
-    ...common(from, move === 'complete' ? undefined : move, now),
+    ...common(from, move === 'complete' || move === 'settleAccepted' ? undefined : move, now),
     status: 'completed',
     response,
     completedAt: now,
@@ -129,7 +132,11 @@ export function accepted(from: InProgress, deferral: Deferral): Accepted {
   return { ...common(from), status: 'accepted', accepted: { at: now, response, outbox } };
 }
 
-export function failed(from: LedgerRecord, failure: Failure, move: Move): FailedRetryable {
+export function failed(
+  from: InProgress | Completed | Unknown,
+  failure: Failure,
+  move: Move,
+): FailedRetryable {
   const { now, errorCode, expiresAt, ttl } = failure;
   return {
     ...common(from, move === 'release' ? undefined : move, now),
@@ -163,6 +170,11 @@ export function reaccepted(from: Unknown, by: Reentry): Accepted {
 }
 
 export function resumed(from: Unknown, by: Reentry, change: StepChange | undefined): InProgress {
+  if (from.accepted) {
+    throw new InvalidArgument(
+      `Record ${from.pk} was accepted, so it does not run again: settle it as accepted.`,
+    );
+  }
   const steps = new Map(from.steps);
   if (change?.step) steps.set(change.name, change.step);
   else if (change) steps.delete(change.name);
@@ -176,7 +188,7 @@ function reentered(from: Unknown, by: Reentry) {
   return { ...base, owner: by.owner, attempt: from.attempt + 1, dedupeSince: by.now };
 }
 
-export function watched<R extends Exclude<LedgerRecord, FailedRetryable>>(from: R, due: Due): R {
+export function watched<R extends Open>(from: R, due: Due): R {
   return { ...from, due };
 }
 

@@ -14,7 +14,7 @@ export interface Reply {
   readonly base64: boolean;
 }
 
-/** A reply as the record holds it. Its body is on the record, or in chunks named by whoever wrote them. */
+/** A reply as the record holds it. Its body is on the record, or in a set of chunks beside it. */
 export interface StoredResponse {
   readonly schemaVersion: 1;
   readonly status: number;
@@ -24,7 +24,7 @@ export interface StoredResponse {
   /** Of the plain body: a body put together wrongly is noticed instead of replayed. */
   readonly length: number;
   readonly crc: number;
-  readonly body: { readonly inline: Uint8Array } | { readonly owner: string; readonly chunks: number };
+  readonly body: { readonly inline: Uint8Array } | { readonly set: string; readonly chunks: number };
 }
 
 export interface OutboxEvent {
@@ -135,6 +135,9 @@ export interface Unknown extends Common {
 
 export type LedgerRecord = InProgress | Accepted | Completed | FailedRetryable | Unknown;
 export type Status = LedgerRecord['status'];
+
+/** Something is still to be done about it, so it may be put where the sweep looks. */
+export type Open = InProgress | Accepted | CompletedUndelivered | Unknown;
 
 export type Fence = Pick<Common, 'owner' | 'attempt'>;
 

@@ -1,6 +1,6 @@
 import type { Status } from './record.ts';
 
-type Actor = 'request' | 'owner' | 'sweep' | 'dispatcher' | 'resolver' | 'webhook' | 'operator';
+type Actor = 'request' | 'owner' | 'completer' | 'sweep' | 'dispatcher' | 'resolver' | 'webhook' | 'operator';
 
 interface Transition {
   readonly move: string;
@@ -15,7 +15,10 @@ const AS_READ = 'operationId and attempt as read';
 const MINE = 'owner and attempt are mine';
 const LAPSED = 'owner and attempt as read, lease passed by more than the skew';
 
-/** Every legal move. A write that is not one of these does not exist; nothing is ever deleted. */
+/**
+ * Every legal move. Nothing else changes a status, and nothing is ever deleted. Saving a step and putting a record where
+ * the sweep looks are writes too, under the same fences, but move nothing.
+ */
 export const transitions = [
   { move: 'reserve', from: 'none', to: 'in_progress', by: ['request'], when: 'no item' },
   {
@@ -36,7 +39,7 @@ export const transitions = [
     move: 'takeOver',
     from: 'in_progress',
     to: 'in_progress',
-    by: ['request'],
+    by: ['request', 'completer'],
     when: `${LAPSED}; not opaque; new owner, attempt + 1`,
   },
   {
@@ -81,7 +84,7 @@ export const transitions = [
     move: 'settleAccepted',
     from: 'accepted',
     to: 'completed',
-    by: ['dispatcher', 'webhook', 'operator'],
+    by: ['dispatcher', 'operator'],
     when: AS_READ,
   },
   { move: 'settleAccepted', from: 'accepted', to: 'unknown', by: ['dispatcher'], when: AS_READ },
@@ -111,14 +114,14 @@ export const transitions = [
     from: 'unknown',
     to: 'in_progress',
     by: ['resolver'],
-    when: `${AS_READ}; steps, the effect still open; lease ends now, new owner, attempt + 1`,
+    when: `${AS_READ}; steps; was never accepted; a step it names is still open; lease ends now, new owner, attempt + 1`,
   },
   {
     move: 'reopen',
     from: 'completed',
     to: 'failed_retryable',
     by: ['operator'],
-    when: 'operationId as read; the stored response is not 2xx, no step ran, outbox delivered',
+    when: `${AS_READ}; the stored response is not 2xx, no step ran, outbox delivered`,
   },
 ] as const satisfies readonly Transition[];
 

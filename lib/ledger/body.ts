@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { crc32, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
 import { InvalidArgument, RecordUnreadable } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
@@ -6,10 +7,14 @@ import type { Reply, StoredResponse } from '../core/record.ts';
 /** A reply ready to be stored: all of it on the record, or with chunks to be written first. */
 export interface PackedReply {
   readonly response: StoredResponse;
+  readonly set: string;
   readonly chunks: readonly Uint8Array[];
 }
 
-/** `owner` names the chunks: those of two attempts must never mix, so it is whoever writes this reply. */
+/**
+ * Chunks are put if absent, so their name must tell one body from another: those of two attempts, and those of one
+ * attempt whose first answer was refused by the caller's own writes. Hence the writer and the bytes.
+ */
 export function packReply(reply: Reply, owner: string): PackedReply {
   const plain = reply.body;
   if (plain.byteLength > limits.bodyMaxBytes) {
@@ -19,6 +24,7 @@ export function packReply(reply: Reply, owner: string): PackedReply {
   }
   const { encoding, bytes } = compress(plain);
   const chunks = bytes.byteLength > limits.inlineBodyMaxBytes ? slices(bytes, limits.chunkMaxBytes) : [];
+  const set = chunks.length > 0 ? `${owner}.${digestOf(bytes)}` : owner;
   const response: StoredResponse = {
     schemaVersion: 1,
     status: reply.status,
@@ -27,9 +33,9 @@ export function packReply(reply: Reply, owner: string): PackedReply {
     encoding,
     length: plain.byteLength,
     crc: crc32(plain),
-    body: chunks.length > 0 ? { owner, chunks: chunks.length } : { inline: bytes },
+    body: chunks.length > 0 ? { set, chunks: chunks.length } : { inline: bytes },
   };
-  return { response, chunks };
+  return { response, set, chunks };
 }
 
 export function unpackReply(pk: string, response: StoredResponse, chunks: readonly Uint8Array[]): Reply {
@@ -45,6 +51,10 @@ export function unpackReply(pk: string, response: StoredResponse, chunks: readon
     );
   }
   return { status, headers, base64, body: new Uint8Array(body) };
+}
+
+function digestOf(bytes: Uint8Array): string {
+  return createHash('sha256').update(bytes).digest('base64url').slice(0, 16);
 }
 
 function compress(plain: Uint8Array): { encoding: StoredResponse['encoding']; bytes: Uint8Array } {

@@ -97,7 +97,7 @@ function encodeResponse(response: StoredResponse): Item {
   const { body, ...rest } = response;
   return 'inline' in body
     ? { ...rest, body: body.inline }
-    : { ...rest, chunkOwner: body.owner, chunks: body.chunks };
+    : { ...rest, chunkSet: body.set, chunks: body.chunks };
 }
 
 function present(item: Item): Item {
@@ -203,7 +203,7 @@ function decodeResponse(read: Reader): StoredResponse {
     length: inner.whole('length'),
     crc: inner.whole('crc'),
     body: inner.has('chunks')
-      ? { owner: inner.text('chunkOwner'), chunks: inner.whole('chunks') }
+      ? { set: inner.text('chunkSet'), chunks: inner.whole('chunks') }
       : { inline: inner.bytes('body') },
   };
 }

@@ -20,6 +20,7 @@ import type {
   FailedRetryable,
   InProgress,
   LedgerRecord,
+  Open,
   Reply,
   StoredResponse,
   Unknown,
@@ -132,11 +133,7 @@ export interface Ledger<W = never> {
   settleAccepted(from: Accepted, move: SettleAcceptedTo, call?: Until): Promise<Moved<Completed | Unknown>>;
   reopen(from: CompletedDelivered, failure: Failure, call?: Until): Promise<Moved<FailedRetryable>>;
   /** Puts an open record where the sweep looks. Never creates one. */
-  watch<R extends InProgress | Accepted | Completed | Unknown>(
-    from: R,
-    due: Due,
-    call?: Until,
-  ): Promise<Moved<R>>;
+  watch<R extends Open>(from: R, due: Due, call?: Until): Promise<Moved<R>>;
 
   read(pk: string, call?: Until): Promise<LedgerRecord | undefined>;
   /** The stored reply, its body fetched and checked. */

@@ -118,7 +118,7 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
 
   function store(pk: string, reply: Reply, owner: string): StoredResponse {
     const packed = packReply(reply, owner);
-    const name = `${pk} ${owner}`;
+    const name = `${pk} ${packed.set}`;
     if (packed.chunks.length > 0 && !chunks.has(name)) chunks.set(name, structuredClone(packed.chunks));
     return packed.response;
   }
@@ -272,8 +272,8 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
     },
 
     async reply(pk, response) {
-      const owner = 'owner' in response.body ? response.body.owner : '';
-      return structuredClone(unpackReply(pk, response, chunks.get(`${pk} ${owner}`) ?? []));
+      const set = 'set' in response.body ? response.body.set : '';
+      return structuredClone(unpackReply(pk, response, chunks.get(`${pk} ${set}`) ?? []));
     },
 
     async due(shard, before, limit, from) {

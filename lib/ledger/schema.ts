@@ -14,12 +14,12 @@ export const ledgerTable = {
 export const RECORD_SK = 'record';
 
 /** Zero-padded, so that DynamoDB returns chunks in order. */
-export function chunkSk(owner: string, index: number): string {
-  return `${chunkSkPrefix(owner)}${String(index).padStart(3, '0')}`;
+export function chunkSk(set: string, index: number): string {
+  return `${chunkSkPrefix(set)}${String(index).padStart(3, '0')}`;
 }
 
-export function chunkSkPrefix(owner: string): string {
-  return `body#${owner}#`;
+export function chunkSkPrefix(set: string): string {
+  return `body#${set}#`;
 }
 
 /** Which shard of the index a record belongs to. The pk is already a hash, so its first bits spread evenly. */

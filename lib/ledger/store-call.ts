@@ -39,7 +39,7 @@ export function storeCaller({ clock, random, sleep, requestTimeoutMs }: StoreCal
       const leftMs = until - clock();
       if (leftMs <= 0) throw tries === 0 ? noTimeLeft() : unavailable(tries, last);
       try {
-        return await send(AbortSignal.timeout(Math.max(1, Math.min(requestTimeoutMs, leftMs))));
+        return await send(AbortSignal.timeout(Math.ceil(Math.min(requestTimeoutMs, leftMs))));
       } catch (error) {
         if (!isTransient(error)) throw asRefusal(error);
         last = error;
@@ -68,7 +68,7 @@ function isTransient(error: unknown): boolean {
   if (name !== undefined && TRANSIENT_NAMES.has(name)) return true;
   if ($fault === 'client') return false;
   if ($metadata !== undefined) return true; // A 5xx, or a response cut off so that it could not be read.
-  return typeof code === 'string' && /^(E[A-Z]|UND_ERR_)/.test(code); // A socket's error; a bug of ours has no code.
+  return typeof code === 'string' && /^E(?!RR_)[A-Z]+$/.test(code); // A socket's error, ECONNRESET and its like.
 }
 
 /**
@@ -86,9 +86,13 @@ function asRefusal(error: unknown): unknown {
   const { name, $fault, message } = shape(error);
   if (name === 'ConditionalCheckFailedException' || name === 'TransactionCanceledException') return error;
   if ($fault !== 'client') return error;
+  return refusal(`${name}: ${message}`, error);
+}
+
+export function refusal(why: string, cause: unknown): StoreRefused {
   return new StoreRefused(
-    `DynamoDB refused the ledger's call with ${name}: ${message}. Check the table's name, its keys and the function's permissions.`,
-    error,
+    `DynamoDB refused the ledger's call with ${why}. Check the table's name, its keys, the function's permissions and the size of what is stored.`,
+    cause,
   );
 }
 

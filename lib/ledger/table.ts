@@ -33,7 +33,7 @@ import { type Change, type Clause, conditionOf } from './expression.ts';
 import { decode, encode, type Item, type ItemVersions } from './item.ts';
 import type { DuePage, Until, WriteRefusal } from './ledger.ts';
 import { chunkSk, chunkSkPrefix, ledgerTable, RECORD_SK } from './schema.ts';
-import { storeCaller } from './store-call.ts';
+import { refusal, storeCaller } from './store-call.ts';
 
 /** One of the caller's own writes, as `@aws-sdk/lib-dynamodb` takes it. */
 export type TransactWrite = NonNullable<TransactWriteCommandInput['TransactItems']>[number];
@@ -169,6 +169,8 @@ export function openTable(options: TableOptions, versions: ItemVersions, chunkCl
         // The record first: if it moved on, perhaps by our own lost try, the caller's items failed only because of that.
         const [own, ...theirs] = error.CancellationReasons ?? [];
         if (own?.Code === 'ConditionalCheckFailed') return { record: recordIn(own.Item) };
+        if (own?.Code !== undefined && own.Code !== 'None')
+          throw refusal(`${own.Code}: ${own.Message}`, error);
         return {
           reasons: writes.map((write, index) => ({
             write,
@@ -195,11 +197,11 @@ export function openTable(options: TableOptions, versions: ItemVersions, chunkCl
       keptUntil: EpochSeconds | undefined,
       until: EpochMs,
     ): Promise<StoredResponse> {
-      const { response, chunks } = packReply(reply, owner);
+      const { response, set, chunks } = packReply(reply, owner);
       const kept = keptUntil ?? Math.ceil(clock() / 1_000) + schedule.openEndedSeconds;
       const items = chunks.map((body, index) => ({
         pk,
-        sk: chunkSk(owner, index),
+        sk: chunkSk(set, index),
         v: versions.writes,
         body,
         ttl: kept + schedule.chunkMarginSeconds,
@@ -224,7 +226,7 @@ export function openTable(options: TableOptions, versions: ItemVersions, chunkCl
           ConsistentRead: true,
           KeyConditionExpression: '#pk = :pk AND begins_with(#sk, :prefix)',
           ExpressionAttributeNames: { '#pk': 'pk', '#sk': 'sk' },
-          ExpressionAttributeValues: { ':pk': pk, ':prefix': chunkSkPrefix(response.body.owner) },
+          ExpressionAttributeValues: { ':pk': pk, ':prefix': chunkSkPrefix(response.body.set) },
           ExclusiveStartKey: from,
         };
         const page = await send(

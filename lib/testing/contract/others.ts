@@ -234,10 +234,9 @@ const settlements = [
 
     const deferred = await acceptedBy(ledger, await inProgress(ledger, { effects: 'steps' }));
     const lost = await unknownAfterAccept(ledger, deferred);
-    assert.deepEqual(await ledger.settle(lost, { ...back, due: dueOf(lost.pk, LATER) }), {
-      kind: 'fenced',
-      record: lost,
-    });
+    await assert.rejects(ledger.settle(lost, back), /was accepted/);
+    const { accepted: _, ...forgetful } = lost;
+    assert.deepEqual(await ledger.settle(forgetful, back), { kind: 'fenced', record: lost });
   }),
 
   contractCase(
