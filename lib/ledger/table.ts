@@ -51,7 +51,11 @@ export interface TableOptions {
 export function ledgerClient(config: DynamoDBClientConfig = {}): DynamoDBClient {
   const { connectTimeoutMs, requestTimeoutMs } = schedule;
   return new DynamoDBClient({
-    requestHandler: { connectionTimeout: connectTimeoutMs, requestTimeout: requestTimeoutMs },
+    requestHandler: {
+      connectionTimeout: connectTimeoutMs,
+      requestTimeout: requestTimeoutMs,
+      throwOnRequestTimeout: true,
+    },
     ...config,
     maxAttempts: 1,
   });
