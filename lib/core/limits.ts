@@ -27,6 +27,10 @@ export const limits = {
   /** Below this zstd's frame costs more than it saves. */
   compressFromBytes: 200,
 
+  /** Headers, events and step results live on the record, whose 400 KiB they share with everything else. */
+  recordTextMaxLength: 256 * KIB,
+  stepResultMaxLength: 64 * KIB,
+
   /** DynamoDB's limit for one TransactWriteItems; one of them is the record. */
   transactionMaxItems: 100,
 

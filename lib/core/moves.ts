@@ -1,21 +1,26 @@
 import { InvalidArgument } from './errors.ts';
 import { limits } from './limits.ts';
-import type {
-  AbnormalMove,
-  Accepted,
-  Completed,
-  Due,
-  Effects,
-  EpochMs,
-  EpochSeconds,
-  FailedRetryable,
-  InProgress,
-  LedgerRecord,
-  Open,
-  OutboxEvent,
-  Step,
-  StoredResponse,
-  Unknown,
+import {
+  type AbnormalMove,
+  type Accepted,
+  type Completed,
+  type CompletedDelivered,
+  type CompletedUndelivered,
+  type DoneStep,
+  type Due,
+  type Effects,
+  type EpochMs,
+  type EpochSeconds,
+  type FailedRetryable,
+  type InProgress,
+  type LedgerRecord,
+  type Open,
+  type Outbox,
+  type OutboxEvent,
+  openStep,
+  type Step,
+  type StoredResponse,
+  type Unknown,
 } from './record.ts';
 import type { Move } from './transitions.ts';
 
@@ -74,9 +79,10 @@ export interface Reentry {
   readonly due: Due;
 }
 
+/** What a verdict makes of an open effect: it happened, with this result, or it did not. */
 export interface StepChange {
   readonly name: string;
-  readonly step: Step | undefined;
+  readonly step: DoneStep | undefined;
 }
 
 export function reserved(claim: Claim): InProgress {
@@ -124,11 +130,28 @@ export function completed(from: InProgress | Accepted | Unknown, outcome: Outcom
     completedAt: now,
     expiresAt,
   } as const;
-  return outbox.length > 0 ? { ...base, outbox } : { ...base, ttl };
+  const acceptedAt = from.status === 'in_progress' ? undefined : from.accepted?.at;
+  const result = acceptedAt === undefined ? base : { ...base, acceptedAt };
+  return isOutbox(outbox) ? { ...result, outbox } : { ...result, ttl };
+}
+
+/** The last event is delivered: now the record may end like any other. */
+export function delivered(from: CompletedUndelivered, ttl: EpochSeconds): CompletedDelivered {
+  const { outbox: _, due: __, ...rest } = from;
+  return { ...rest, ttl } as CompletedDelivered;
+}
+
+function isOutbox(events: readonly OutboxEvent[]): events is Outbox {
+  return events.length > 0;
 }
 
 export function accepted(from: InProgress, deferral: Deferral): Accepted {
   const { now, response, outbox } = deferral;
+  if (!isOutbox(outbox)) {
+    throw new InvalidArgument(
+      `Record ${from.pk} cannot be accepted without an event: nothing would ever complete it.`,
+    );
+  }
   return { ...common(from), status: 'accepted', accepted: { at: now, response, outbox } };
 }
 
@@ -175,6 +198,10 @@ export function resumed(from: Unknown, by: Reentry, change: StepChange | undefin
       `Record ${from.pk} was accepted, so it does not run again: settle it as accepted.`,
     );
   }
+  const open = openStep(from);
+  if (open !== undefined && open !== change?.name) {
+    throw new InvalidArgument(`The step ${open} of record ${from.pk} is open: say what became of it.`);
+  }
   const steps = new Map(from.steps);
   if (change?.step) steps.set(change.name, change.step);
   else if (change) steps.delete(change.name);
@@ -194,6 +221,11 @@ export function watched<R extends Open>(from: R, due: Due): R {
 
 export function withStep(from: InProgress, name: string, step: Step): InProgress {
   checkStepName(name);
+  if (step.state === 'done' && step.result.length > limits.stepResultMaxLength) {
+    throw new InvalidArgument(
+      `The result of step ${name} has ${step.result.length} characters; at most ${limits.stepResultMaxLength} fit on the record.`,
+    );
+  }
   return { ...from, steps: new Map(from.steps).set(name, step) };
 }
 

@@ -1,3 +1,4 @@
+import { InvalidArgument } from './errors.ts';
 import type { Effects } from './record.ts';
 
 const SECOND_MS = 1_000;
@@ -91,6 +92,13 @@ export function expiryAfter(
   policy: Pick<Policy, 'retentionSeconds' | 'afterExpiry' | 'goneSeconds'>,
   completedAt: number,
 ): { expiresAt: number; ttl: number } {
+  for (const [name, seconds, least] of [
+    ['retentionSeconds', policy.retentionSeconds, schedule.retentionMinSeconds],
+    ['goneSeconds', policy.goneSeconds, 1],
+  ] as const) {
+    if (Number.isSafeInteger(seconds) && seconds >= least) continue;
+    throw new InvalidArgument(`${name} is ${seconds}; expected a whole number of at least ${least}.`);
+  }
   const expiresAt = completedAt + policy.retentionSeconds * SECOND_MS;
   const keptSeconds =
     policy.afterExpiry === 'gone'

@@ -33,10 +33,26 @@ export interface OutboxEvent {
   readonly payload: string;
 }
 
-/** A recovery point, or the intent to reach one with an effect that must not be tried twice. */
-export type Step =
-  | { readonly state: 'open'; readonly attempt: number; readonly at: EpochMs }
-  | { readonly state: 'done'; readonly attempt: number; readonly at: EpochMs; readonly result: string };
+/** What is to be delivered: without an event there would be nothing that ever ends the waiting. */
+export type Outbox = readonly [OutboxEvent, ...OutboxEvent[]];
+
+/** The intent to try an effect that must not be tried twice. Its id tells one try from another in the same moment. */
+export interface OpenStep {
+  readonly state: 'open';
+  readonly attempt: number;
+  readonly at: EpochMs;
+  readonly id: string;
+}
+
+/** A recovery point. */
+export interface DoneStep {
+  readonly state: 'done';
+  readonly attempt: number;
+  readonly at: EpochMs;
+  readonly result: string;
+}
+
+export type Step = OpenStep | DoneStep;
 
 /** Where the sweep finds the record, and when. A parked one waits for an operator instead. */
 export interface Due {
@@ -78,7 +94,7 @@ interface Common {
 interface Acceptance {
   readonly at: EpochMs;
   readonly response: StoredResponse;
-  readonly outbox: readonly OutboxEvent[];
+  readonly outbox: Outbox;
 }
 
 export interface InProgress extends Common {
@@ -98,6 +114,8 @@ interface CompletedBase extends Common {
   readonly response: StoredResponse;
   readonly completedAt: EpochMs;
   readonly expiresAt: EpochMs;
+  /** Present if it was accepted on the way: then its business write is committed, whatever the response says. */
+  readonly acceptedAt?: EpochMs;
 }
 
 export interface CompletedDelivered extends CompletedBase {
@@ -109,7 +127,7 @@ export interface CompletedDelivered extends CompletedBase {
 /** Has no TTL: an event that is not delivered yet must neither be evicted nor overwritten by a reuse of the key. */
 export interface CompletedUndelivered extends CompletedBase {
   readonly ttl?: never;
-  readonly outbox: readonly OutboxEvent[];
+  readonly outbox: Outbox;
   readonly due?: Due;
 }
 

@@ -40,7 +40,7 @@ export const transitions = [
     from: 'in_progress',
     to: 'in_progress',
     by: ['request', 'completer'],
-    when: `${LAPSED}; not opaque; new owner, attempt + 1`,
+    when: `${LAPSED}; transactional, or steps by code that still has them; new owner, attempt + 1`,
   },
   {
     move: 'lapse',
@@ -93,7 +93,7 @@ export const transitions = [
     from: 'unknown',
     to: 'completed',
     by: ['resolver', 'webhook', 'operator'],
-    when: AS_READ,
+    when: `${AS_READ}; not steps, or was accepted`,
   },
   {
     move: 'settle',
@@ -117,11 +117,18 @@ export const transitions = [
     when: `${AS_READ}; steps; was never accepted; a step it names is still open; lease ends now, new owner, attempt + 1`,
   },
   {
+    move: 'deliver',
+    from: 'completed',
+    to: 'completed',
+    by: ['dispatcher'],
+    when: `${AS_READ}; its outbox was undelivered`,
+  },
+  {
     move: 'reopen',
     from: 'completed',
     to: 'failed_retryable',
     by: ['operator'],
-    when: `${AS_READ}; the stored response is not 2xx, no step ran, outbox delivered`,
+    when: `${AS_READ}; the stored response is not 2xx, was never accepted, no step ran, outbox delivered`,
   },
 ] as const satisfies readonly Transition[];
 

@@ -13,9 +13,9 @@ export interface PackedReply {
 
 /**
  * Chunks are put if absent, so their name must tell one body from another: those of two attempts, and those of one
- * attempt whose first answer was refused by the caller's own writes. Hence the writer and the bytes.
+ * attempt whose first answer was refused by the caller's own writes. Hence the writer, the bytes, and how long they stay.
  */
-export function packReply(reply: Reply, owner: string): PackedReply {
+export function packReply(reply: Reply, owner: string, openEnded: boolean): PackedReply {
   const plain = reply.body;
   if (plain.byteLength > limits.bodyMaxBytes) {
     throw new InvalidArgument(
@@ -24,7 +24,7 @@ export function packReply(reply: Reply, owner: string): PackedReply {
   }
   const { encoding, bytes } = compress(plain);
   const chunks = bytes.byteLength > limits.inlineBodyMaxBytes ? slices(bytes, limits.chunkMaxBytes) : [];
-  const set = chunks.length > 0 ? `${owner}.${digestOf(bytes)}` : owner;
+  const set = chunks.length > 0 ? `${owner}.${openEnded ? 'o' : 't'}${digestOf(bytes)}` : owner;
   const response: StoredResponse = {
     schemaVersion: 1,
     status: reply.status,

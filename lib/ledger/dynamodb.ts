@@ -4,6 +4,7 @@ import { RecordUnreadable } from '../core/errors.ts';
 import {
   accepted,
   completed,
+  delivered,
   failed,
   handedBack,
   reaccepted,
@@ -15,11 +16,11 @@ import {
   watched,
   withStep,
 } from '../core/moves.ts';
-import type { EpochMs, Fence, InProgress, LedgerRecord, Status, Step } from '../core/record.ts';
+import type { Due, EpochMs, Fence, InProgress, LedgerRecord, Status, Step } from '../core/record.ts';
 import { type Change, type Clause, stepUpdateOf, updateOf } from './expression.ts';
-import { type ItemVersions, itemVersions } from './item.ts';
+import { type ItemVersions, itemVersions, requireReadable } from './item.ts';
 import type { Committed, Ledger, Moved, Reuse, Taken } from './ledger.ts';
-import { concluded, handedBackAt, holdsStep, inProgressOf, ownedAfterAll, reached } from './own.ts';
+import { concluded, handedBackAt, holdsStep, inProgressOf, isSame, ownedAfterAll, reached } from './own.ts';
 import { openTable, type TableOptions, type TransactWrite } from './table.ts';
 
 export interface DynamoDbLedgerOptions extends TableOptions {
@@ -63,6 +64,7 @@ const sameFingerprint = (record: LedgerRecord): Clause => ({
 });
 
 const isOpaque: Clause = { text: '#effects = :opaque', values: { ':opaque': 'opaque' } };
+/** Only code that still has the steps can resume them, and nothing resumes what left no trace. */
 const notOpaque: Clause = { text: '#effects <> :opaque', values: { ':opaque': 'opaque' } };
 const notSteps: Clause = { text: '#effects <> :steps', values: { ':steps': 'steps' } };
 const isSteps: Clause = { text: '#effects = :steps', values: { ':steps': 'steps' } };
@@ -77,8 +79,24 @@ const noStepBegan: Clause = {
   values: { ':steps': 'steps', ':zero': 0 },
 };
 
+/** A verdict on a steps record is about its open effect; only what was accepted is settled as a whole. */
+const settledAsAWhole: Clause = {
+  text: '(#effects <> :steps OR attribute_exists(#acceptedAt))',
+  values: { ':steps': 'steps' },
+};
+
 const neverAccepted: Clause = { text: 'attribute_not_exists(#acceptedAt)' };
 const wasAccepted: Clause = { text: 'attribute_exists(#acceptedAt)' };
+/** Two sweeps may act on one read: the slower must not undo what the faster decided, least of all a parking. */
+const dueIs = (due: Due | undefined): Clause =>
+  due
+    ? {
+        text: '#dueShard = :isDueShard AND #dueAt = :isDueAt',
+        values: { ':isDueShard': due.shard, ':isDueAt': due.at },
+      }
+    : { text: 'attribute_not_exists(#dueShard)' };
+
+const outboxUndelivered: Clause = { text: 'attribute_exists(#outbox)' };
 const outboxDelivered: Clause = { text: 'attribute_not_exists(#outbox)' };
 const notSuccessful: Clause = {
   text: '(#response.#status < :ok OR #response.#status >= :redirect)',
@@ -152,8 +170,10 @@ export function dynamoDbLedger(
 
   /** One conditional update; a lost race is answered with the record that won it. */
   async function move<R extends LedgerRecord>(to: R, change: Change, until: EpochMs): Promise<Moved<R>> {
+    requireReadable(to, versions);
     const lost = await table.update(to.pk, change, until);
-    return lost ? { kind: 'fenced', record: lost.record } : { kind: 'moved', record: to };
+    if (!lost || isSame(lost.record, to)) return { kind: 'moved', record: to };
+    return { kind: 'fenced', record: lost.record };
   }
 
   /** The same together with the caller's own writes, in one transaction. */
@@ -164,6 +184,7 @@ export function dynamoDbLedger(
     until: EpochMs,
   ): Promise<Committed<R, TransactWrite>> {
     if (writes.length === 0) return move(to, change, until);
+    requireReadable(to, versions);
     const lost = await table.transact(to.pk, change, writes, until);
     if (!lost) return { kind: 'moved', record: to };
     return 'reasons' in lost ? { kind: 'refused', ...lost } : { kind: 'fenced', ...lost };
@@ -172,6 +193,7 @@ export function dynamoDbLedger(
   return {
     async reserve(claim, reuse, call) {
       const mine = reserved(claim);
+      requireReadable(mine, versions);
       const free = anyOf(absent, expired(reuse, claim.now, versions));
       const lost = await table.put(mine, [free], table.until(call, claim.leaseUntil));
       if (!lost) return { kind: 'owned', record: mine };
@@ -186,20 +208,16 @@ export function dynamoDbLedger(
     },
 
     async takeOver(from, by, call) {
-      const clauses = [
-        statusIs('in_progress'),
-        ...attemptIs(from),
-        leasePassed(by.now, by.skewMs),
-        notOpaque,
-      ];
+      const safe = by.effects === 'steps' ? notOpaque : isTransactional;
+      const clauses = [statusIs('in_progress'), ...attemptIs(from), leasePassed(by.now, by.skewMs), safe];
       const to = takenOver(from, by);
       return take(to, updateOf(from, to, clauses, { keepDue: true }), table.until(call, by.leaseUntil));
     },
 
     async complete(mine, { reply, ...outcome }, writes = [], call) {
       const until = table.until(call);
-      const keptUntil = outcome.outbox.length > 0 ? undefined : outcome.ttl;
-      const response = await table.store(mine.pk, reply, mine.owner, keptUntil, until);
+      const kept = { ttl: outcome.ttl, openEnded: outcome.outbox.length > 0 };
+      const response = await table.store(mine.pk, reply, mine.owner, kept, until);
       const to = completed(mine, { ...outcome, response }, 'complete');
       const change = updateOf(mine, to, [statusIs('in_progress'), ...attemptIs(mine)]);
       return concluded(await commit(to, change, writes, until), reached(mine, 'completed'));
@@ -207,7 +225,7 @@ export function dynamoDbLedger(
 
     async accept(mine, { reply, ...deferral }, writes = [], call) {
       const until = table.until(call);
-      const response = await table.store(mine.pk, reply, mine.owner, undefined, until);
+      const response = await table.store(mine.pk, reply, mine.owner, { openEnded: true }, until);
       const to = accepted(mine, { ...deferral, response });
       const change = updateOf(mine, to, [statusIs('in_progress'), ...attemptIs(mine)]);
       return concluded(await commit(to, change, writes, until), reached(mine, 'accepted'));
@@ -215,7 +233,7 @@ export function dynamoDbLedger(
 
     async completeLate(mine, { reply, ...outcome }, call) {
       const until = table.until(call);
-      const response = await table.store(mine.pk, reply, mine.owner, outcome.ttl, until);
+      const response = await table.store(mine.pk, reply, mine.owner, outcome, until);
       const to = completed(mine, { ...outcome, response, outbox: [] }, 'completeLate');
       const change = updateOf(mine, to, [statusIs('unknown'), ...attemptIs(mine), neverAccepted]);
       return concluded(await move(to, change, until), reached(mine, 'completed'));
@@ -240,7 +258,7 @@ export function dynamoDbLedger(
     },
 
     async openStep(mine, name, now, call) {
-      const step: Step = { state: 'open', attempt: mine.attempt, at: now };
+      const step: Step = { state: 'open', attempt: mine.attempt, at: now, id: newId() };
       const to = withStep(mine, name, step);
       const clauses = [statusIs('in_progress'), ...attemptIs(mine), isSteps, stepAbsent(name)];
       const moved = await move(to, stepUpdateOf(name, step, clauses), table.until(call));
@@ -271,9 +289,9 @@ export function dynamoDbLedger(
       const until = table.until(call);
       switch (target.to) {
         case 'completed': {
-          const response = await table.store(from.pk, target.reply, newId(), target.ttl, until);
+          const response = await table.store(from.pk, target.reply, newId(), target, until);
           const to = completed(from, { ...target, response, outbox: [] }, 'settle');
-          return move(to, updateOf(from, to, asRead(from)), until);
+          return move(to, updateOf(from, to, [...asRead(from), settledAsAWhole]), until);
         }
         case 'failed_retryable': {
           const to = failed(from, target, 'settle');
@@ -304,20 +322,33 @@ export function dynamoDbLedger(
         const to = uncertain(from, target, 'settleAccepted');
         return move(to, updateOf(from, to, asRead(from)), until);
       }
-      const response = await table.store(from.pk, target.reply, newId(), target.ttl, until);
+      const response = await table.store(from.pk, target.reply, newId(), target, until);
       const to = completed(from, { ...target, response, outbox: [] }, 'settleAccepted');
       return move(to, updateOf(from, to, asRead(from)), until);
     },
 
     async reopen(from, failure, call) {
       const to = failed(from, failure, 'reopen');
-      const change = updateOf(from, to, [...asRead(from), notSuccessful, noStepBegan, outboxDelivered]);
+      const change = updateOf(from, to, [
+        ...asRead(from),
+        notSuccessful,
+        neverAccepted,
+        noStepBegan,
+        outboxDelivered,
+      ]);
       return move(to, change, table.until(call));
     },
 
     async watch(from, due, call) {
       const to = watched(from, due);
-      return move(to, updateOf(from, to, [statusIs(from.status), ...attemptIs(from)]), table.until(call));
+      const open = from.status === 'completed' ? [outboxUndelivered] : [];
+      const clauses = [statusIs(from.status), ...attemptIs(from), dueIs(from.due), ...open];
+      return move(to, updateOf(from, to, clauses), table.until(call));
+    },
+
+    async deliver(from, ttl, call) {
+      const to = delivered(from, ttl);
+      return move(to, updateOf(from, to, [...asRead(from), outboxUndelivered]), table.until(call));
     },
 
     read: (pk, call) => table.get(pk, table.until(call)),
@@ -327,6 +358,7 @@ export function dynamoDbLedger(
 
   /** The image the write itself returned counts, not what was read before: an intent may have come between. */
   async function take(to: InProgress, change: Change, until: EpochMs): Promise<Taken> {
+    requireReadable(to, versions);
     const taken = await table.updateAndReturn(to.pk, change, until);
     if ('won' in taken) return { kind: 'owned', record: inProgress(taken.won) };
     return ownedAfterAll(taken.record, to, table.clock()) ?? { kind: 'held', record: taken.record };

@@ -1,5 +1,14 @@
-import { RecordUnreadable } from '../core/errors.ts';
-import type { AbnormalMove, Due, LedgerRecord, OutboxEvent, Step, StoredResponse } from '../core/record.ts';
+import { InvalidArgument, RecordUnreadable } from '../core/errors.ts';
+import { limits } from '../core/limits.ts';
+import type {
+  AbnormalMove,
+  Due,
+  LedgerRecord,
+  Outbox,
+  OutboxEvent,
+  Step,
+  StoredResponse,
+} from '../core/record.ts';
 import { RECORD_SK } from './schema.ts';
 
 export type Item = Record<string, unknown>;
@@ -62,6 +71,7 @@ function encodeState(record: LedgerRecord): Item {
         completedAt: record.completedAt,
         expiresAt: record.expiresAt,
         ttl: record.ttl,
+        acceptedAt: record.acceptedAt,
         response: encodeResponse(record.response),
         outbox: record.outbox,
         ...encodeDue(record.due),
@@ -104,10 +114,38 @@ function present(item: Item): Item {
   return Object.fromEntries(Object.entries(item).filter(([, value]) => value !== undefined));
 }
 
+/**
+ * Refuses what could be written but not read back: the caller would be locked out of its own key, after the effect. Text
+ * that all lives on the record is bounded here as well, before anything is lost.
+ */
+export function requireReadable(record: LedgerRecord, versions: ItemVersions): void {
+  try {
+    decode({ pk: record.pk, sk: RECORD_SK, v: versions.writes, ...encode(record) }, versions);
+  } catch (cause) {
+    const why =
+      cause instanceof Error ? cause.message.replace(/ It is not treated as absent.*$/, '') : String(cause);
+    throw new InvalidArgument(`This cannot be stored, and nothing was written: ${why}`, cause);
+  }
+  const length = textLength(record);
+  if (length > limits.recordTextMaxLength) {
+    throw new InvalidArgument(
+      `The headers and events of this record have ${length} characters; at most ${limits.recordTextMaxLength} fit. Nothing was written.`,
+    );
+  }
+}
+
+function textLength(record: LedgerRecord): number {
+  const kept = 'accepted' in record ? record.accepted : record.status === 'completed' ? record : undefined;
+  const headers = kept?.response.headers.flat() ?? [];
+  const events = kept?.outbox?.map(({ payload }) => payload) ?? [];
+  return [...headers, ...events].reduce((sum, text) => sum + text.length, 0);
+}
+
 /** Reads an item, or says what is wrong with it. Anything odd is an error: the record may say that money moved. */
 export function decode(item: Item, versions: ItemVersions): LedgerRecord {
   const read = reader(item, `record ${String(item['pk'])}`);
   const version = read.whole('v');
+  if (version < 1) throw read.damaged('v', 'at least 1');
   if (version > versions.reads) {
     throw new RecordUnreadable(
       `${read.what} has format version ${version}; this release reads up to ${versions.reads}. A newer release wrote it: roll forward. It is not treated as absent, because it may have executed.`,
@@ -147,6 +185,7 @@ export function decode(item: Item, versions: ItemVersions): LedgerRecord {
         response: decodeResponse(read),
         completedAt: read.whole('completedAt'),
         expiresAt: read.whole('expiresAt'),
+        ...(read.has('acceptedAt') && { acceptedAt: read.whole('acceptedAt') }),
       } as const;
       if (!read.has('outbox')) return { ...result, ttl: read.whole('ttl') };
       if (read.has('ttl')) throw read.damaged('ttl', 'absent while the outbox is undelivered');
@@ -184,11 +223,13 @@ function decodeDue(read: Reader): Due | undefined {
   return read.has('parkedAt') ? { ...due, parkedAt: read.whole('parkedAt') } : due;
 }
 
-function decodeOutbox(read: Reader): OutboxEvent[] {
-  return read.list('outbox').map((event) => {
+function decodeOutbox(read: Reader): Outbox {
+  const [first, ...others] = read.list('outbox').map((event): OutboxEvent => {
     const inner = reader(event, `an outbox event of ${read.what}`);
     return { type: inner.text('type'), payload: inner.text('payload') };
   });
+  if (!first) throw read.damaged('outbox', 'a list of events');
+  return [first, ...others];
 }
 
 function decodeResponse(read: Reader): StoredResponse {
@@ -229,7 +270,7 @@ function decodeStep(step: unknown, of: string): Step {
   const inner = reader(step, `a step of ${of}`);
   const base = { attempt: inner.whole('attempt'), at: inner.whole('at') };
   return inner.oneOf('state', ['open', 'done']) === 'open'
-    ? { state: 'open', ...base }
+    ? { state: 'open', ...base, id: inner.text('id') }
     : { state: 'done', ...base, result: inner.text('result') };
 }
 

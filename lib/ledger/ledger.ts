@@ -15,8 +15,10 @@ import type {
   Accepted,
   Completed,
   CompletedDelivered,
+  CompletedUndelivered,
   Due,
   EpochMs,
+  EpochSeconds,
   FailedRetryable,
   InProgress,
   LedgerRecord,
@@ -132,7 +134,9 @@ export interface Ledger<W = never> {
   ): Promise<Moved<Completed | FailedRetryable | Accepted | InProgress>>;
   settleAccepted(from: Accepted, move: SettleAcceptedTo, call?: Until): Promise<Moved<Completed | Unknown>>;
   reopen(from: CompletedDelivered, failure: Failure, call?: Until): Promise<Moved<FailedRetryable>>;
-  /** Puts an open record where the sweep looks. Never creates one. */
+  /** All of the outbox is delivered: from here the record ends like any other. */
+  deliver(from: CompletedUndelivered, ttl: EpochSeconds, call?: Until): Promise<Moved<CompletedDelivered>>;
+  /** Puts an open record where the sweep looks, if it is still where it was read. Never creates one. */
   watch<R extends Open>(from: R, due: Due, call?: Until): Promise<Moved<R>>;
 
   read(pk: string, call?: Until): Promise<LedgerRecord | undefined>;

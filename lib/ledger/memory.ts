@@ -1,10 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { type Doubt, isReusable } from '../core/decide.ts';
+import { limits } from '../core/limits.ts';
 import {
   type Attempt,
   accepted,
   completed,
+  delivered,
   failed,
   handedBack,
   reaccepted,
@@ -27,9 +29,10 @@ import {
   type Unknown,
 } from '../core/record.ts';
 import { packReply, unpackReply } from './body.ts';
+import { itemVersions, requireReadable } from './item.ts';
 import type { Committed, Ledger, Moved, Taken, WriteRefusal } from './ledger.ts';
-import { concluded, handedBackAt, holdsStep, inProgressOf, ownedAfterAll, reached } from './own.ts';
-import { noTimeLeft } from './store-call.ts';
+import { concluded, handedBackAt, holdsStep, inProgressOf, isSame, ownedAfterAll, reached } from './own.ts';
+import { noTimeLeft, tooManyWrites } from './store-call.ts';
 
 export interface MemoryLedgerOptions<W> {
   readonly clock?: () => EpochMs;
@@ -61,6 +64,7 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
   const look = (pk: string): LedgerRecord | undefined => structuredClone(records.get(pk));
 
   function write<R extends LedgerRecord>(record: R): R {
+    requireReadable(record, itemVersions);
     records.set(record.pk, structuredClone(record));
     return structuredClone(record);
   }
@@ -75,7 +79,9 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
     to: (from: F) => R,
   ): Moved<R> {
     const now = look(from.pk);
-    if (!now || !allowed(now)) return { kind: 'fenced', record: now };
+    if (!now || !allowed(now)) {
+      return isSame(now, to(from)) ? { kind: 'moved', record: to(from) } : { kind: 'fenced', record: now };
+    }
     const read = { ...from, steps: now.steps };
     return { kind: 'moved', record: write(merged(now, read, to(read))) };
   }
@@ -88,6 +94,7 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
   ): Committed<R, W> {
     const now = look(mine.pk);
     if (!now || !allowed(now)) return { kind: 'fenced', record: now };
+    if (writes.length >= limits.transactionMaxItems) throw tooManyWrites(writes.length);
     const reasons = writes.length > 0 ? commitWrites(structuredClone(writes)) : undefined;
     if (reasons) return { kind: 'refused', reasons };
     written.push(...structuredClone(writes));
@@ -116,8 +123,8 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
     return now?.status === 'in_progress' && now.due ? { ...rest, due: now.due } : rest;
   }
 
-  function store(pk: string, reply: Reply, owner: string): StoredResponse {
-    const packed = packReply(reply, owner);
+  function store(pk: string, reply: Reply, owner: string, openEnded = false): StoredResponse {
+    const packed = packReply(reply, owner, openEnded);
     const name = `${pk} ${packed.set}`;
     if (packed.chunks.length > 0 && !chunks.has(name)) chunks.set(name, structuredClone(packed.chunks));
     return packed.response;
@@ -144,18 +151,19 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
     async takeOver(from, by) {
       requireLease(by);
       const lapsed = lapsedBy(from, by.now, by.skewMs);
-      const allowed = (now: LedgerRecord) => lapsed(now) && now.effects !== 'opaque';
+      const safe = by.effects === 'steps' ? ['transactional', 'steps'] : ['transactional'];
+      const allowed = (now: LedgerRecord) => lapsed(now) && safe.includes(now.effects);
       return take(from, allowed, (abandoned) => inPlace(takenOver(abandoned, by)));
     },
 
     async complete(mine, { reply, ...outcome }, writes = []) {
-      const response = store(mine.pk, reply, mine.owner);
+      const response = store(mine.pk, reply, mine.owner, outcome.outbox.length > 0);
       const to = (running: InProgress) => completed(running, { ...outcome, response }, 'complete');
       return concluded(commit(mine, inProgressOf(mine), to, writes), reached(mine, 'completed'));
     },
 
     async accept(mine, { reply, ...deferral }, writes = []) {
-      const response = store(mine.pk, reply, mine.owner);
+      const response = store(mine.pk, reply, mine.owner, true);
       const to = (running: InProgress) => accepted(running, { ...deferral, response });
       return concluded(commit(mine, inProgressOf(mine), to, writes), reached(mine, 'accepted'));
     },
@@ -185,7 +193,7 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
     },
 
     async openStep(mine, name, now) {
-      const step: Step = { state: 'open', attempt: mine.attempt, at: now };
+      const step: Step = { state: 'open', attempt: mine.attempt, at: now, id: newId() };
       withStep(mine, name, step); // Refuses a bad name before anything else, as the other ledger does.
       const allowed = (found: LedgerRecord) => stepsOf(mine)(found) && !found.steps.has(name);
       const moved = move(mine, allowed, (running) => inPlace(withStep(running, name, step)));
@@ -219,7 +227,9 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
       switch (target.to) {
         case 'completed': {
           const response = store(from.pk, target.reply, newId());
-          return move(from, open, (unknown) =>
+          const whole = (now: LedgerRecord) =>
+            open(now) && (now.effects !== 'steps' || now.accepted !== undefined);
+          return move(from, whole, (unknown) =>
             completed(unknown, { ...target, response, outbox: [] }, 'settle'),
           );
         }
@@ -259,12 +269,25 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
 
     async reopen(from, failure) {
       const allowed = (now: LedgerRecord) =>
-        asRead(from)(now) && !isSuccess(now.response) && noStepBegan(now) && now.outbox === undefined;
+        asRead(from)(now) &&
+        !isSuccess(now.response) &&
+        now.acceptedAt === undefined &&
+        noStepBegan(now) &&
+        now.outbox === undefined;
       return move(from, allowed, (done) => failed(done, failure, 'reopen'));
     },
 
     async watch(from, due) {
-      return move(from, reached(from, from.status), (record) => watched(record, due));
+      const still = (now: LedgerRecord) =>
+        reached(from, from.status)(now) &&
+        isDeepStrictEqual(placeOf(now), placeOf(from)) &&
+        (now.status !== 'completed' || now.outbox !== undefined);
+      return move(from, still, (record) => watched(record, due));
+    },
+
+    async deliver(from, ttl) {
+      const undelivered = (now: LedgerRecord) => asRead(from)(now) && now.outbox !== undefined;
+      return move(from, undelivered, (done) => delivered(done, ttl));
     },
 
     async read(pk) {
@@ -282,9 +305,10 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
           due && due.shard === shard && due.at <= before ? [{ pk, at: due.at }] : [],
         )
         .sort((a, b) => a.at - b.at || (a.pk < b.pk ? -1 : 1));
-      const start = from === undefined ? 0 : Number(from);
-      const next = start + limit < entries.length ? String(start + limit) : undefined;
-      return { entries: entries.slice(start, start + limit), next };
+      const later = from === undefined ? entries : entries.filter((entry) => cursorOf(entry) > from);
+      const page = later.slice(0, limit);
+      const last = page.at(-1);
+      return { entries: page, next: last && later.length > limit ? cursorOf(last) : undefined };
     },
 
     prune(now) {
@@ -306,7 +330,16 @@ function merged<R extends LedgerRecord>(now: LedgerRecord, from: LedgerRecord, t
   return { ...to, ...Object.fromEntries(untouched) };
 }
 
+/** A place in the index, not a number of entries: what was settled since must not shift what comes next. */
+function cursorOf({ at, pk }: { readonly at: EpochMs; readonly pk: string }): string {
+  return `${String(at).padStart(16, '0')} ${pk}`;
+}
+
 /* The conditions of `dynamodb.ts`, said to a record. */
+
+function placeOf(record: LedgerRecord): unknown {
+  return 'due' in record && record.due ? [record.due.shard, record.due.at] : undefined;
+}
 
 function lapsedBy(from: InProgress, at: EpochMs, skewMs: number) {
   return (now: LedgerRecord): now is InProgress => inProgressOf(from)(now) && leasePassed(now, at, skewMs);

@@ -32,6 +32,11 @@ export function concluded<R extends LedgerRecord, C extends { readonly kind: str
   return record && mine(record) ? { kind: 'moved', record } : (result as C);
 }
 
+/** Found exactly as we would have made it: our own lost try, or one that nobody can tell from it. */
+export function isSame(found: LedgerRecord | undefined, to: LedgerRecord): boolean {
+  return found !== undefined && isDeepStrictEqual(found, to);
+}
+
 export function reached<S extends Status>(mine: Fence, status: S) {
   return (found: LedgerRecord): found is Extract<LedgerRecord, { status: S }> =>
     found.status === status && sameAttempt(found, mine);

@@ -1,4 +1,5 @@
-import { StoreRefused, StoreUnavailable } from '../core/errors.ts';
+import { InvalidArgument, StoreRefused, StoreUnavailable } from '../core/errors.ts';
+import { limits } from '../core/limits.ts';
 import { schedule } from '../core/policy.ts';
 import type { EpochMs } from '../core/record.ts';
 
@@ -17,6 +18,9 @@ const TRANSIENT_REASONS = new Set([
 ]);
 
 const TRANSIENT_NAMES = new Set([
+  'Throttling',
+  'TooManyRequestsException',
+  'ReplicatedWriteConflictException',
   'ThrottlingException',
   'ProvisionedThroughputExceededException',
   'RequestLimitExceeded',
@@ -26,6 +30,9 @@ const TRANSIENT_NAMES = new Set([
   'TimeoutError',
   'AbortError',
 ]);
+
+/** Time ends the loop long before; this is for a clock that goes backwards. */
+const MAX_TRIES = 10_000;
 
 /**
  * One retry policy for every store call, in place of the SDK's: its retry quota is shared by the whole client and
@@ -37,7 +44,7 @@ export function storeCaller({ clock, random, sleep, requestTimeoutMs }: StoreCal
     let last: unknown;
     for (let tries = 0; ; tries += 1) {
       const leftMs = until - clock();
-      if (leftMs <= 0) throw tries === 0 ? noTimeLeft() : unavailable(tries, last);
+      if (leftMs <= 0 || tries >= MAX_TRIES) throw tries === 0 ? noTimeLeft() : unavailable(tries, last);
       try {
         return await send(AbortSignal.timeout(Math.ceil(Math.min(requestTimeoutMs, leftMs))));
       } catch (error) {
@@ -66,7 +73,8 @@ function isTransient(error: unknown): boolean {
   const { name, code, $fault, $metadata, CancellationReasons } = shape(error);
   if (name === 'TransactionCanceledException') return isTransientCancellation(CancellationReasons);
   if (name !== undefined && TRANSIENT_NAMES.has(name)) return true;
-  if ($fault === 'client') return false;
+  if ($metadata?.httpStatusCode === 429) return true;
+  if ($fault === 'client' || error instanceof TypeError) return false;
   if ($metadata !== undefined) return true; // A 5xx, or a response cut off so that it could not be read.
   return typeof code === 'string' && /^E(?!RR_)[A-Z]+$/.test(code); // A socket's error, ECONNRESET and its like.
 }
@@ -77,6 +85,7 @@ function isTransient(error: unknown): boolean {
  * may have failed because of that, so only asking again tells.
  */
 function isTransientCancellation(reasons: readonly { readonly Code?: string }[] = []): boolean {
+  if (reasons.length === 0) return true; // It does not say why; only asking again tells.
   if (reasons[0]?.Code === 'ConditionalCheckFailed') return false;
   return reasons.some(({ Code }) => Code !== undefined && TRANSIENT_REASONS.has(Code));
 }
@@ -85,7 +94,7 @@ function isTransientCancellation(reasons: readonly { readonly Code?: string }[] 
 function asRefusal(error: unknown): unknown {
   const { name, $fault, message } = shape(error);
   if (name === 'ConditionalCheckFailedException' || name === 'TransactionCanceledException') return error;
-  if ($fault !== 'client') return error;
+  if ($fault !== 'client' && name !== 'CredentialsProviderError') return error;
   return refusal(`${name}: ${message}`, error);
 }
 
@@ -96,12 +105,19 @@ export function refusal(why: string, cause: unknown): StoreRefused {
   );
 }
 
+export function tooManyWrites(count: number): InvalidArgument {
+  const most = limits.transactionMaxItems;
+  return new InvalidArgument(
+    `${count} writes were given; DynamoDB takes ${most} in one transaction, and one of them is the record: pass at most ${most - 1}.`,
+  );
+}
+
 interface ErrorShape {
   readonly name?: string;
   readonly message?: string;
   readonly code?: unknown;
   readonly $fault?: string;
-  readonly $metadata?: unknown;
+  readonly $metadata?: { readonly httpStatusCode?: number };
   readonly CancellationReasons?: readonly { readonly Code?: string }[];
 }
 

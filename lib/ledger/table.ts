@@ -33,7 +33,7 @@ import { type Change, type Clause, conditionOf } from './expression.ts';
 import { decode, encode, type Item, type ItemVersions } from './item.ts';
 import type { DuePage, Until, WriteRefusal } from './ledger.ts';
 import { chunkSk, chunkSkPrefix, ledgerTable, RECORD_SK } from './schema.ts';
-import { refusal, storeCaller } from './store-call.ts';
+import { refusal, storeCaller, tooManyWrites } from './store-call.ts';
 
 /** One of the caller's own writes, as `@aws-sdk/lib-dynamodb` takes it. */
 export type TransactWrite = NonNullable<TransactWriteCommandInput['TransactItems']>[number];
@@ -157,9 +157,7 @@ export function openTable(options: TableOptions, versions: ItemVersions, chunkCl
       until: EpochMs,
     ): Promise<Lost | Refused | undefined> {
       if (writes.length >= limits.transactionMaxItems) {
-        throw new InvalidArgument(
-          `${writes.length} writes were given; DynamoDB takes ${limits.transactionMaxItems} in one transaction, and one of them is the record: pass at most ${limits.transactionMaxItems - 1}.`,
-        );
+        throw tooManyWrites(writes.length);
       }
       const input = {
         ClientRequestToken: randomUUID(),
@@ -198,17 +196,18 @@ export function openTable(options: TableOptions, versions: ItemVersions, chunkCl
       pk: string,
       reply: Reply,
       owner: string,
-      keptUntil: EpochSeconds | undefined,
+      kept: { readonly ttl?: EpochSeconds; readonly openEnded?: boolean },
       until: EpochMs,
     ): Promise<StoredResponse> {
-      const { response, set, chunks } = packReply(reply, owner);
-      const kept = keptUntil ?? Math.ceil(clock() / 1_000) + schedule.openEndedSeconds;
+      const { ttl = 0, openEnded = false } = kept;
+      const { response, set, chunks } = packReply(reply, owner, openEnded);
+      const lastingUntil = openEnded ? Math.ceil(clock() / 1_000) + schedule.openEndedSeconds : 0;
       const items = chunks.map((body, index) => ({
         pk,
         sk: chunkSk(set, index),
         v: versions.writes,
         body,
-        ttl: kept + schedule.chunkMarginSeconds,
+        ttl: Math.max(ttl, lastingUntil) + schedule.chunkMarginSeconds,
       }));
       await eachOf(items, limits.chunkConcurrency, async (Item: Item) => {
         const input = { TableName: tableName, Item, ...conditionOf(chunkClauses) };

@@ -11,6 +11,7 @@ import type {
   FailedRetryable,
   InProgress,
   LedgerRecord,
+  Outbox,
   Step,
   StoredResponse,
   Unknown,
@@ -127,9 +128,9 @@ const response: StoredResponse = {
   crc: 0,
   body: { inline: new Uint8Array() },
 };
-const outbox = [{ type: 'charge', payload: '{}' }];
+const outbox: Outbox = [{ type: 'charge', payload: '{}' }];
 const done: Step = { state: 'done', attempt: 1, at: NOW, result: '{}' };
-const open: Step = { state: 'open', attempt: 1, at: NOW };
+const open: Step = { state: 'open', attempt: 1, at: NOW, id: 'try-1' };
 
 const common = {
   pk: 'pk',

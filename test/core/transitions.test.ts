@@ -3,6 +3,7 @@ import * as moves from '../../lib/core/moves.ts';
 import type {
   Accepted,
   Completed,
+  CompletedUndelivered,
   FailedRetryable,
   InProgress,
   LedgerRecord,
@@ -42,6 +43,7 @@ const LEGAL: Record<Move, Readonly<Record<string, readonly Actor[]>>> = {
     'unknown → accepted': ['resolver'],
     'unknown → in_progress': ['resolver'],
   },
+  deliver: { 'completed → completed': ['dispatcher'] },
   reopen: { 'completed → failed_retryable': ['operator'] },
 };
 
@@ -125,6 +127,11 @@ const reentry: moves.Reentry = { now: 1, owner: 'owner-2', due };
 const running: InProgress = moves.reserved(claim);
 const pending: Accepted = moves.accepted(running, deferral);
 const finished: Completed = moves.completed(running, outcome, 'complete');
+const announced = moves.completed(
+  running,
+  { ...outcome, outbox: deferral.outbox },
+  'complete',
+) as CompletedUndelivered;
 const released: FailedRetryable = moves.failed(running, failure, 'release');
 const doubtful: Unknown = moves.uncertain(running, doubt, 'lapse');
 const doubtfulAccepted: Unknown = moves.uncertain(pending, doubt, 'settleAccepted');
@@ -155,6 +162,7 @@ const calls = {
     ['markUnknown', running, (move) => moves.uncertain(running, doubt, move)],
     ['settleAccepted', pending, (move) => moves.uncertain(pending, doubt, move)],
   ],
+  delivered: [['deliver', announced, () => moves.delivered(announced, 3)]],
   handedBack: [['handBack', running, () => moves.handedBack(running, 1, due)]],
   reaccepted: [['settle', doubtfulAccepted, () => moves.reaccepted(doubtfulAccepted, reentry)]],
   resumed: [['settle', doubtful, () => moves.resumed(doubtful, reentry, undefined)]],
@@ -195,7 +203,7 @@ describe('what the moves make of a record', () => {
   it('is a new state only through the functions above: steps and due times change none', () => {
     const others = Object.keys(moves).filter((name) => !(name in calls));
     expect(others.toSorted()).toEqual(['watched', 'withStep']);
-    const step = { state: 'open', attempt: 1, at: 1 } as const;
+    const step = { state: 'open', attempt: 1, at: 1, id: 'try-1' } as const;
     expect(moves.withStep(running, 'charge', step).status).toBe('in_progress');
     for (const record of [running, pending, doubtful]) {
       expect(moves.watched(record, due).status).toBe(record.status);

@@ -302,7 +302,11 @@ function moveStep(world: World, record: LedgerRecord): Step {
       ])();
     }
     case 'completed':
-      if (record.outbox) return of('watch', (ledger) => ledger.watch(record, place));
+      if (record.outbox) {
+        return dice.chance(0.5)
+          ? of('watch', (ledger) => ledger.watch(record, place))
+          : of('deliver', (ledger) => ledger.deliver(record, expiry.ttl));
+      }
       return dice.pick<() => Step>([
         () => of('reopen', (ledger) => ledger.reopen(record, failure)),
         () => of('complete', (ledger) => ledger.reply(pk, record.response)),

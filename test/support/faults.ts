@@ -17,13 +17,13 @@ export interface WireCall {
   arrive(): Promise<Arrival>;
 }
 
-export interface Arrival {
+interface Arrival {
   readonly status: number;
   /** DynamoDB's error name, if it answered with one. */
   readonly error: string | undefined;
 }
 
-export interface WireInput {
+interface WireInput {
   readonly TableName?: string;
   readonly Item?: WireItem;
   readonly Key?: WireItem;

@@ -15,7 +15,9 @@ export interface TestTable {
 /** A table of the test file's own, created before its tests and gone after them. */
 export function useTable(): TestTable {
   const tableName = `test-${randomUUID()}`;
-  const newClient = () => ledgerClient(localClientConfig(inject('dynamoDbEndpoint')));
+  // DynamoDB Local shares two cores with the tests: it may be slow without anything being lost.
+  const requestHandler = { requestTimeout: 30_000 };
+  const newClient = () => ledgerClient({ ...localClientConfig(inject('dynamoDbEndpoint')), requestHandler });
   const client = newClient();
   beforeAll(async () => {
     await client.send(new CreateTableCommand(createTableInput(tableName)));

@@ -1,4 +1,4 @@
-import type { LedgerRecord, OutboxEvent, Step, StoredResponse } from '../../lib/core/record.ts';
+import type { LedgerRecord, Outbox, Step, StoredResponse } from '../../lib/core/record.ts';
 
 /*
  * Which records can exist, checked by `tsc`: an impossible one that compiles is an unused `@ts-expect-error`, and
@@ -12,7 +12,7 @@ type Own<R> = R extends LedgerRecord ? Omit<R, Shared> : never;
 type State = Own<LedgerRecord>;
 
 declare const response: StoredResponse;
-declare const outbox: readonly OutboxEvent[];
+declare const outbox: Outbox;
 declare const errorCode: string;
 
 const at = Date.UTC(2030, 0, 15);
@@ -111,7 +111,7 @@ export const impossibleUnknown = [
 ];
 
 export const steps = [
-  { state: 'open', attempt: 1, at } satisfies Step,
+  { state: 'open', attempt: 1, at, id: 'try-1' } satisfies Step,
   { state: 'done', attempt: 1, at, result: '{}' } satisfies Step,
   // @ts-expect-error: a recovery point without its result cannot be resumed from
   { state: 'done', attempt: 1, at } satisfies Step,

@@ -223,6 +223,15 @@ export const claims = [
     assert.deepEqual(taken, { kind: 'held', record: mine });
   }),
 
+  contractCase('steps are taken over only by code that still has them', async ({ ledger, setNow }) => {
+    const mine = await inProgress(ledger, { effects: 'steps' });
+    setNow(LAPSED);
+    for (const effects of ['transactional', 'opaque'] as const) {
+      const taken = await ledger.takeOver(mine, { ...attemptAt(LAPSED, effects), skewMs: SKEW_MS });
+      assert.deepEqual(taken, { kind: 'held', record: mine }, effects);
+    }
+  }),
+
   contractCase('whoever takes over sees a step that came after their read', async ({ ledger, setNow }) => {
     const mine = await inProgress(ledger, { effects: 'steps' });
     await ledger.openStep(mine, 'charge', START + SECOND);

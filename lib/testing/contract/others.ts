@@ -240,10 +240,12 @@ const settlements = [
   }),
 
   contractCase(
-    'a steps record is never settled as failed: its recovery points would go',
+    'a steps record is never settled as a whole: its recovery points would go',
     async ({ ledger }) => {
       const unknown = await unknownBy(ledger, await inProgress(ledger, { effects: 'steps' }));
-      assert.deepEqual(await ledger.settle(unknown, notExecuted), { kind: 'fenced', record: unknown });
+      for (const target of [notExecuted, executed('"all of it"')]) {
+        assert.deepEqual(await ledger.settle(unknown, target), { kind: 'fenced', record: unknown });
+      }
     },
   ),
 
@@ -328,7 +330,54 @@ const settlements = [
   ),
 ];
 
+const delivery = [
+  contractCase('a delivered outbox lets the record end like any other', async ({ ledger }) => {
+    const mine = await inProgress(ledger);
+    const undelivered = await completedBy(ledger, mine, {
+      ...outcomeAt(LATER),
+      outbox: deferralAt(LATER).outbox,
+    });
+    if (!undelivered.outbox) throw new Error('expected an undelivered outbox');
+    for (const stranger of [{ attempt: 2 }, { operationId: randomUUID() }]) {
+      const refused = await ledger.deliver({ ...undelivered, ...stranger }, expiry.ttl);
+      assert.deepEqual(refused, { kind: 'fenced', record: undelivered });
+    }
+    const done = movedRecord<CompletedDelivered>(await ledger.deliver(undelivered, expiry.ttl));
+    assert.equal(done.ttl, expiry.ttl);
+    assert.equal('outbox' in done, false);
+    assert.deepEqual(await ledger.read(mine.pk), done);
+    const late = await ledger.watch(undelivered, dueOf(mine.pk, LATER));
+    assert.deepEqual(late, { kind: 'fenced', record: done });
+    const again = await ledger.deliver(undelivered, expiry.ttl + 1);
+    assert.deepEqual(again, { kind: 'fenced', record: done });
+  }),
+
+  contractCase('what was accepted is never reopened: its business write is committed', async ({ ledger }) => {
+    const accepted = await acceptedBy(ledger, await inProgress(ledger));
+    const target = { to: 'completed', now: LATER, reply: replyOf('"no"', 402), ...expiry } as const;
+    const declined = movedRecord<CompletedDelivered>(await ledger.settleAccepted(accepted, target));
+    assert.deepEqual(await ledger.reopen(declined, failureAt(LATER)), { kind: 'fenced', record: declined });
+
+    const unknown = await unknownAfterAccept(ledger, await acceptedBy(ledger, await inProgress(ledger)));
+    const settled = await ledger.settle(unknown, { ...target, to: 'completed' });
+    const detour = movedRecord<CompletedDelivered>(settled);
+    assert.deepEqual(await ledger.reopen(detour, failureAt(LATER)), { kind: 'fenced', record: detour });
+  }),
+];
+
 const due = [
+  contractCase('of two sweeps that read the same place the slower changes nothing', async ({ ledger }) => {
+    const unknown = await unknownBy(ledger, await inProgress(ledger));
+    const parked = { shard: 'parked#1', at: LATER, parkedAt: LATER };
+    const { record } = await ledger.watch(unknown, parked);
+    const slower = await ledger.watch(unknown, dueOf(unknown.pk, LATER + SECOND));
+    assert.deepEqual(slower, { kind: 'fenced', record });
+    const fresh = await inProgress(ledger);
+    const first = await ledger.watch(fresh, dueOf(fresh.pk, LATER));
+    const second = await ledger.watch(fresh, dueOf(fresh.pk, LATER + SECOND));
+    assert.deepEqual(second, { kind: 'fenced', record: first.record });
+  }),
+
   contractCase('a watched record is found when it is due, and not before', async ({ ledger }) => {
     const mine = await inProgress(ledger);
     const shard = `due#${randomUUID()}`;
@@ -363,4 +412,4 @@ const due = [
   }),
 ];
 
-export const others = [...lapses, ...settlements, ...due];
+export const others = [...lapses, ...settlements, ...delivery, ...due];
