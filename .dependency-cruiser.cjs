@@ -65,7 +65,7 @@ module.exports = {
       name: 'product-code-needs-no-dev-dependency',
       severity: 'error',
       from: { path: '^lib/', pathNot: '^lib/(infra|local)/' },
-      to: { dependencyTypes: ['npm-dev'] },
+      to: { dependencyTypes: ['npm-dev'], dependencyTypesNot: ['npm-peer', 'type-only'] },
     },
   ],
   options: {

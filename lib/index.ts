@@ -35,6 +35,13 @@ export type { Scope } from './core/scope.ts';
 export { scopePk } from './core/scope.ts';
 export type { Move } from './core/transitions.ts';
 export { transitions } from './core/transitions.ts';
+export type { Once } from './effects/unit-of-work.ts';
+export { NotExecuted } from './effects/unit-of-work.ts';
+export { defaultStoredHeaders } from './http/headers.ts';
+export type { Fault, Preset, ProblemCode } from './http/problem.ts';
+export type { HttpRequest } from './http/request.ts';
+export type { TenantResolver } from './http/tenant.ts';
+export { allOf, iamPrincipal, jwtClaim, lambdaAuthorizer } from './http/tenant.ts';
 export type { DynamoDbLedgerOptions } from './ledger/dynamodb.ts';
 export { dynamoDbLedger } from './ledger/dynamodb.ts';
 export type {
@@ -56,3 +63,13 @@ export type {
 export { createTableInput, dueShard, ledgerTable } from './ledger/schema.ts';
 export type { TransactWrite } from './ledger/table.ts';
 export { ledgerClient } from './ledger/table.ts';
+export type { OnceContext } from './middleware/idempotency.ts';
+export { idempotency, WritesRefused } from './middleware/idempotency.ts';
+export type { IdempotencyOptions, OperationOptions } from './middleware/options.ts';
+export type { StatusOptions } from './middleware/status-handler.ts';
+export { statusHandler } from './middleware/status-handler.ts';
+export type { StandardSchema, Validation } from './middleware/validate.ts';
+export type { LogEntry, LogSink } from './observe/log.ts';
+export { jsonLogSink } from './observe/log.ts';
+export type { MetricName, MetricSink, Sample } from './observe/metrics.ts';
+export { emfSink } from './observe/metrics.ts';

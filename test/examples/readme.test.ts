@@ -5,9 +5,9 @@ import { renderReadme } from '../../scripts/readme.ts';
 it('the README shows the examples as they are, and what they really print', async () => {
   const printed: string[] = [];
   vi.spyOn(console, 'log').mockImplementation((line: string) => void printed.push(line));
-  await import('./first-look.ts');
+  await import('./payments.ts');
   vi.restoreAllMocks();
-  expect(printed).toHaveLength(4);
+  expect(printed).toHaveLength(5);
 
   const readme = readFileSync('README.md', 'utf8');
   const current = renderReadme(readme, () => printed.join('\n'));

@@ -1,0 +1,383 @@
+import { isDeepStrictEqual } from 'node:util';
+import { conclude, decide, type Ending } from '../core/decide.ts';
+import { OncekeyError, StoreUnavailable } from '../core/errors.ts';
+import type { Fingerprint } from '../core/fingerprint.ts';
+import type { Claim } from '../core/moves.ts';
+import { expiryAfter, type Policy } from '../core/policy.ts';
+import {
+  type Accepted,
+  type Completed,
+  type EpochMs,
+  type InProgress,
+  type LedgerRecord,
+  openStep,
+  type Reply,
+  sameAttempt,
+  type Unknown,
+} from '../core/record.ts';
+import type { UnitOfWork } from '../effects/unit-of-work.ts';
+import type { Committed, Ledger, WriteRefusal } from '../ledger/ledger.ts';
+import { dueShard } from '../ledger/schema.ts';
+import { type Breaker, breaker } from './breaker.ts';
+
+export interface EnginePorts<W> {
+  readonly ledger: Ledger<W>;
+  readonly clock: () => EpochMs;
+  readonly sleep: (ms: number) => Promise<void>;
+  readonly newId: () => string;
+}
+
+/** A request as the engine sees it: which record, whose, and until when. Taken once, before the handler. */
+export interface Operation {
+  readonly pk: string;
+  readonly tenant: string;
+  readonly name: string;
+  readonly fingerprint: Fingerprint;
+  readonly policy: Policy & { readonly effects: 'transactional' | 'opaque' };
+  /** When the caller must have its answer. */
+  readonly deadline: EpochMs;
+  readonly retentionSeconds: (reply: Reply) => number;
+  /** The request is older than any record is kept: it may be answered from one, but must not start anything. */
+  readonly onlyKnown: boolean;
+}
+
+/** What a caller gets when the handler is not run for it, or its answer does not count. */
+export type Answer =
+  | { readonly kind: 'replay'; readonly record: Completed; readonly reply: Reply }
+  | { readonly kind: 'pending'; readonly record: Accepted; readonly reply: Reply }
+  | { readonly kind: 'in_progress'; readonly accept: boolean; readonly retryAfterMs: number }
+  | { readonly kind: 'unknown'; readonly parked: boolean; readonly retryAfterMs: number }
+  | { readonly kind: 'misuse' }
+  | { readonly kind: 'gone' }
+  | { readonly kind: 'too_old' }
+  | { readonly kind: 'unavailable'; readonly retryAfterMs: number; readonly cause?: unknown };
+
+type Claimed =
+  | { readonly kind: 'run'; readonly mine: InProgress; readonly how: 'created' | 'failed_retry' | 'zombie' }
+  | { readonly kind: 'answer'; readonly answer: Answer };
+
+export type Finished<W> =
+  /** The handler's own answer, stored. */
+  | { readonly kind: 'stored'; readonly record: Completed | Accepted }
+  /** Nothing is stored: the handler's failure is the answer, and the key may be retried or is unknown now. */
+  | { readonly kind: 'failed'; readonly status: 'failed_retryable' | 'unknown' | 'open' }
+  | { readonly kind: 'refused'; readonly reasons: readonly WriteRefusal<W>[] }
+  /** The record says otherwise, or cannot be reached. */
+  | { readonly kind: 'answer'; readonly answer: Answer; readonly fenced: boolean };
+
+/** Each turn is a race that somebody else won; more than this many in one request is a fault, not bad luck. */
+const TURNS = 8;
+
+const WAIT_FIRST_MS = 50;
+
+/** Before the first look of the reconciliation, which knows better when to come back. */
+const UNKNOWN_DUE_MS = 30_000;
+
+export interface Engine<W> {
+  claim(operation: Operation): Promise<Claimed>;
+  finish(
+    operation: Operation,
+    mine: InProgress,
+    work: UnitOfWork<W>,
+    ending: Ending,
+    reply: Reply | undefined,
+  ): Promise<Finished<W>>;
+  /** Near the deadline: what cannot be known any more is called so while there is time to say it. */
+  giveUp(operation: Operation, mine: InProgress): Promise<void>;
+}
+
+/** Reserve, run, complete: the protocol of one request, without anything of HTTP. */
+export function engine<W>(ports: EnginePorts<W>, fuse: Breaker = breaker()): Engine<W> {
+  const { ledger, clock, sleep, newId } = ports;
+
+  return { claim, finish, giveUp };
+
+  async function claim(operation: Operation): Promise<Claimed> {
+    const closedMs = fuse.remainingMs(clock());
+    if (closedMs > 0) return answered({ kind: 'unavailable', retryAfterMs: closedMs });
+    try {
+      const claimed = await claimInTurns(operation);
+      fuse.succeeded();
+      return claimed;
+    } catch (error) {
+      if (!(error instanceof OncekeyError)) throw error;
+      if (error instanceof StoreUnavailable) fuse.failed(clock());
+      return answered({ kind: 'unavailable', retryAfterMs: operation.policy.inFlightRetryMs, cause: error });
+    }
+  }
+
+  async function claimInTurns(operation: Operation): Promise<Claimed> {
+    const waitUntil = Math.min(clock() + operation.policy.waitMs, operation.deadline);
+    let waitMs = WAIT_FIRST_MS;
+    let found = operation.onlyKnown
+      ? await ledger.read(operation.pk, { until: operation.deadline })
+      : undefined;
+    for (let turn = 0; turn < TURNS; ) {
+      const { policy, pk, fingerprint } = operation;
+      const now = clock();
+      const by = { owner: newId(), effects: policy.effects, now, leaseUntil: leaseOf(operation) };
+      const call = { until: operation.deadline };
+      const decision = found
+        ? decide(found, { fingerprint, leaseUntil: by.leaseUntil }, now, policy)
+        : ({ kind: 'reserve' } as const);
+
+      switch (decision.kind) {
+        case 'reserve': {
+          if (operation.onlyKnown) return answered({ kind: 'too_old' });
+          const reserved = await ledger.reserve(claimOf(operation, by), policy, call);
+          if (reserved.kind === 'owned') return running(reserved.record, 'created');
+          found = reserved.record;
+          break;
+        }
+        case 'retake': {
+          const taken = await ledger.retake(decision.record, by, call);
+          if (taken.kind === 'owned') return running(taken.record, 'failed_retry');
+          found = taken.record;
+          break;
+        }
+        case 'takeOver': {
+          const taken = await ledger.takeOver(decision.record, { ...by, skewMs: policy.skewMs }, call);
+          if (taken.kind === 'owned' && openStep(taken.record) === undefined)
+            return running(taken.record, 'zombie');
+          found = taken.kind === 'owned' ? await doubted(taken.record, 'open_effect') : taken.record;
+          break;
+        }
+        case 'lapse': {
+          const doubt = { errorCode: decision.doubt.kind, now, due: dueOf(pk, now) };
+          const lapsed = await ledger.lapse(
+            decision.record,
+            { to: 'unknown', doubt: decision.doubt, skewMs: policy.skewMs, ...doubt },
+            call,
+          );
+          found = lapsed.record;
+          break;
+        }
+        case 'wait': {
+          if (now >= waitUntil) {
+            return answered({ kind: 'in_progress', accept: false, retryAfterMs: decision.retryAfterMs });
+          }
+          await sleep(Math.min(waitMs, waitUntil - now));
+          waitMs *= 2;
+          found = await ledger.read(pk, call);
+          continue; // Waiting is bounded by time, not by turns.
+        }
+        default:
+          return answered(await answerOf(decision));
+      }
+      turn += 1;
+    }
+    throw new StoreUnavailable(`The record ${operation.pk} kept changing hands; nothing was run.`);
+  }
+
+  async function doubted(mine: InProgress, errorCode: string): Promise<LedgerRecord | undefined> {
+    const now = clock();
+    return (await ledger.markUnknown(mine, { now, errorCode, due: dueOf(mine.pk, now) })).record;
+  }
+
+  /** Decisions that say something without changing anything. */
+  async function answerOf(
+    decision: Exclude<
+      ReturnType<typeof decide>,
+      { kind: 'reserve' | 'retake' | 'takeOver' | 'lapse' | 'wait' }
+    >,
+  ): Promise<Answer> {
+    switch (decision.kind) {
+      case 'replay':
+      case 'pending':
+        return answerFrom(decision.record);
+      case 'reject':
+      case 'accept': {
+        const { retryAfterMs } = decision;
+        return { kind: 'in_progress', accept: decision.kind === 'accept', retryAfterMs };
+      }
+      case 'unknown':
+        return { kind: 'unknown', parked: decision.parked, retryAfterMs: decision.retryAfterMs };
+      case 'misuse':
+      case 'gone':
+        return { kind: decision.kind };
+      default:
+        return decision satisfies never;
+    }
+  }
+
+  async function answerFrom(record: Completed | Accepted): Promise<Answer> {
+    return record.status === 'completed'
+      ? { kind: 'replay', record, reply: await ledger.reply(record.pk, record.response) }
+      : { kind: 'pending', record, reply: await ledger.reply(record.pk, record.accepted.response) };
+  }
+
+  async function finish(
+    operation: Operation,
+    mine: InProgress,
+    work: UnitOfWork<W>,
+    ending: Ending,
+    reply: Reply | undefined,
+  ): Promise<Finished<W>> {
+    const { policy, deadline } = operation;
+    const now = clock();
+    const call = { until: deadline };
+    try {
+      switch (conclude(policy.effects, ending)) {
+        case 'complete':
+          return await completed(operation, mine, work, reply ?? emptyReply);
+        case 'accept': {
+          const deferral = { now, reply: reply ?? emptyReply, outbox: work.outbox };
+          return await settled(
+            operation,
+            mine,
+            await ledger.accept(mine, deferral, work.writes, call),
+            reply,
+          );
+        }
+        case 'release': {
+          const expiry = expiryAfter(policy, now);
+          const released = await ledger.release(mine, { now, errorCode: codeOf(ending), ...expiry }, call);
+          return released.kind === 'moved' ? failedAs('failed_retryable') : overtaken(mine, released.record);
+        }
+        case 'markUnknown': {
+          const doubt = { now, errorCode: codeOf(ending), due: dueOf(mine.pk, now) };
+          const marked = await ledger.markUnknown(mine, doubt, call);
+          return marked.kind === 'moved' ? failedAs('unknown') : overtaken(mine, marked.record);
+        }
+      }
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable)) throw error;
+      fuse.failed(clock());
+      // A failure that could not be written down is still the handler's failure: cleaning up must not mask it.
+      if (ending.kind === 'threw' || ending.status >= 500) return failedAs('open');
+      return await lookAgain(operation, mine, error);
+    }
+  }
+
+  /** The completing write may have happened without an answer. If the record cannot say, nobody may claim either. */
+  async function lookAgain(
+    operation: Operation,
+    mine: InProgress,
+    cause: StoreUnavailable,
+  ): Promise<Finished<W>> {
+    const found = await ledger.read(mine.pk, { until: operation.deadline }).catch(() => undefined);
+    if (found && found.status !== 'in_progress') return overtaken(mine, found);
+    const answer = { kind: 'unavailable', retryAfterMs: operation.policy.inFlightRetryMs, cause } as const;
+    return { kind: 'answer', fenced: false, answer };
+  }
+
+  async function completed(
+    operation: Operation,
+    mine: InProgress,
+    work: UnitOfWork<W>,
+    reply: Reply,
+  ): Promise<Finished<W>> {
+    const now = clock();
+    const call = { until: operation.deadline };
+    const retentionSeconds = operation.retentionSeconds(reply);
+    const expiry = expiryAfter({ ...operation.policy, retentionSeconds }, now);
+    const outcome = { now, reply, outbox: work.outbox, ...expiry };
+    const done = await ledger.complete(mine, outcome, work.writes, call);
+    const found = done.kind === 'fenced' ? done.record : undefined;
+    if (found?.status === 'unknown' && sameAttempt(found, mine) && operation.policy.effects === 'opaque') {
+      // The watch on the deadline, or a sweep, gave up on us a moment ago. We know better.
+      return settled(
+        operation,
+        mine,
+        await ledger.completeLate(found, { now, reply, ...expiry }, call),
+        reply,
+      );
+    }
+    return settled(operation, mine, done, reply);
+  }
+
+  async function settled(
+    operation: Operation,
+    mine: InProgress,
+    result: Committed<Completed | Accepted, W>,
+    reply: Reply | undefined,
+  ): Promise<Finished<W>> {
+    switch (result.kind) {
+      case 'moved': {
+        const { record } = result;
+        const stored = record.status === 'completed' ? record.response : record.accepted.response;
+        if (reply && stored.status === reply.status && isDeepStrictEqual(stored.headers, reply.headers)) {
+          return { kind: 'stored', record };
+        }
+        return { kind: 'answer', fenced: false, answer: await answerFrom(record) };
+      }
+      case 'refused': {
+        const now = clock();
+        const failure = { now, errorCode: 'writes_refused', ...expiryAfter(operation.policy, now) };
+        await ledger.release(mine, failure, { until: operation.deadline });
+        return result;
+      }
+      case 'fenced':
+        return overtaken(mine, result.record);
+      default:
+        return result satisfies never;
+    }
+  }
+
+  /** Fenced out: the answer is the record as it is now, never what we remember. */
+  async function overtaken(mine: InProgress, record: LedgerRecord | undefined): Promise<Finished<W>> {
+    const fenced = !record || !sameAttempt(record, mine);
+    const retryAfterMs = 1_000;
+    switch (record?.status) {
+      case 'completed':
+      case 'accepted':
+        return { kind: 'answer', fenced, answer: await answerFrom(record) };
+      case 'unknown':
+        return { kind: 'answer', fenced, answer: unknownAnswer(record, clock()) };
+      case 'in_progress':
+        return { kind: 'answer', fenced, answer: { kind: 'in_progress', accept: false, retryAfterMs } };
+      case 'failed_retryable':
+      case undefined:
+        return { kind: 'answer', fenced, answer: { kind: 'unavailable', retryAfterMs } };
+      default:
+        return record satisfies never;
+    }
+  }
+
+  async function giveUp(operation: Operation, mine: InProgress): Promise<void> {
+    if (operation.policy.effects !== 'opaque') return;
+    const now = clock();
+    const doubt = { now, errorCode: 'deadline', due: dueOf(mine.pk, now) };
+    await ledger.markUnknown(mine, doubt, { until: mine.leaseUntil });
+  }
+
+  function claimOf(
+    operation: Operation,
+    by: Omit<Claim, 'pk' | 'tenant' | 'operation' | 'fingerprint' | 'operationId'>,
+  ): Claim {
+    const { pk, tenant, name, fingerprint } = operation;
+    return { ...by, pk, tenant, operation: name, fingerprint: fingerprint.current, operationId: newId() };
+  }
+}
+
+function leaseOf({ deadline, policy }: Operation): EpochMs {
+  return deadline + policy.leaseMarginMs;
+}
+
+function answered(answer: Answer): Claimed {
+  return { kind: 'answer', answer };
+}
+
+function running(mine: InProgress, how: 'created' | 'failed_retry' | 'zombie'): Claimed {
+  return { kind: 'run', mine, how };
+}
+
+function failedAs(status: 'failed_retryable' | 'unknown' | 'open') {
+  return { kind: 'failed', status } as const;
+}
+
+function unknownAnswer(record: Unknown, now: EpochMs): Answer {
+  const parked = record.due.parkedAt !== undefined;
+  return { kind: 'unknown', parked, retryAfterMs: Math.max(1_000, record.due.at - now) };
+}
+
+function dueOf(pk: string, now: EpochMs) {
+  return { shard: dueShard(pk), at: now + UNKNOWN_DUE_MS };
+}
+
+function codeOf(ending: Ending): string {
+  if (ending.kind === 'replied') return `status_${ending.status}`;
+  return ending.notExecuted ? 'not_executed' : 'handler_threw';
+}
+
+const emptyReply: Reply = { status: 204, headers: [], body: new Uint8Array(), base64: false };

@@ -1,0 +1,340 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { MiddlewareObj } from '@middy/core';
+import type { Context } from 'aws-lambda';
+import { InvalidArgument } from '../core/errors.ts';
+import { fingerprintOf } from '../core/fingerprint.ts';
+import { readKey } from '../core/key.ts';
+import type { EpochMs, InProgress, Reply } from '../core/record.ts';
+import { scopePk } from '../core/scope.ts';
+import { NotExecuted, type Once, type UnitOfWork, unitOfWork } from '../effects/unit-of-work.ts';
+import { defaultStoredHeaders, freshHeaders, storableHeaders } from '../http/headers.ts';
+import { isProtected, operationOf } from '../http/operation.ts';
+import { problem } from '../http/problem.ts';
+import { renderReply } from '../http/render.ts';
+import { readReply } from '../http/reply.ts';
+import { type HttpRequest, readEvent } from '../http/request.ts';
+import type { WriteRefusal } from '../ledger/ledger.ts';
+import { jsonLogSink, shortRef } from '../observe/log.ts';
+import { emfSink, type MetricName } from '../observe/metrics.ts';
+import { replyTo } from './answers.ts';
+import { type Answer, engine, type Finished, type Operation } from './engine.ts';
+import { lateness } from './lateness.ts';
+import { checkedOptions, type IdempotencyOptions } from './options.ts';
+import { faultsOf } from './validate.ts';
+
+/** What the handler finds on its context. */
+export interface OnceContext<W> {
+  readonly once: Once<W>;
+}
+
+/** The handler's own items were refused by their conditions. Nothing was written, and the key may be retried. */
+export class WritesRefused<W = unknown> extends Error {
+  override readonly name = 'WritesRefused';
+  readonly reasons: readonly WriteRefusal<W>[];
+
+  constructor(reasons: readonly WriteRefusal<W>[]) {
+    const refused = reasons
+      .filter(({ code }) => code !== 'None')
+      .map(({ index, code }) => `write ${index}: ${code}`);
+    super(`The transaction was refused (${refused.join(', ')}); nothing was written.`);
+    this.reasons = reasons;
+  }
+}
+
+/** Carries an answer past the handler. Middy runs outer hooks on errors too, which an early return would skip. */
+class Answered extends Error {
+  override readonly name = 'IdempotentAnswer';
+  readonly reply: Reply;
+  readonly http: HttpRequest;
+
+  constructor(reply: Reply, http: HttpRequest) {
+    super('The request was answered without running the handler.');
+    this.reply = reply;
+    this.http = http;
+  }
+}
+
+interface Running<W> {
+  readonly http: HttpRequest;
+  readonly operation: Operation;
+  readonly mine: InProgress;
+  readonly work: UnitOfWork<W>;
+  readonly startedAt: EpochMs;
+  /** Stops the watch on the deadline, and waits for what it may already have begun. */
+  stopWatch(): Promise<void>;
+}
+
+interface MiddyRequest {
+  event: unknown;
+  context: object;
+  response: unknown;
+  error: unknown;
+}
+
+/** Under this nothing useful can be started, finished and written down. */
+const START_MIN_MS = 1_000;
+
+/** Enough to write one item, and to abort a call that would come too late. */
+const NEAR_END_MS = 500;
+
+/** Where the runtime does not say how long a request may take: as long as API Gateway waits for one. */
+const UNKNOWN_REMAINING_MS = 29_000;
+
+/**
+ * Gives a Lambda function the Idempotency-Key contract: `middy().use(idempotency({ … })).handler(…)`. The key, the
+ * fingerprint and the scope are taken once, before the handler, and kept per request: nothing of a request is
+ * remembered by the module.
+ */
+export function idempotency<W>(
+  options: IdempotencyOptions<W>,
+): MiddlewareObj<unknown, unknown, Error, Context & OnceContext<W>> {
+  const policyOf = checkedOptions(options);
+  const {
+    preset = 'ietf',
+    docsBase,
+    clock = Date.now,
+    sleep = pause,
+    newId = randomUUID,
+    metrics = emfSink(writeLine),
+    log = jsonLogSink(writeLine),
+    storedHeaders = defaultStoredHeaders,
+  } = options;
+  const run = engine<W>({ ledger: options.ledger, clock, sleep, newId });
+  const runs = new WeakMap<object, Running<W>>();
+  const respond = { preset, docsBase };
+
+  return { before, after, onError } as MiddlewareObj<unknown, unknown, Error, Context & OnceContext<W>>;
+
+  async function before(request: MiddyRequest): Promise<void> {
+    const http = readEvent(request.event);
+    if (!isProtected(http.method)) return;
+    const name = options.operation?.(http) ?? operationOf(http);
+    const { required, validate, policy, retentionSeconds } = policyOf(name);
+
+    const values = http.headers.get('idempotency-key') ?? [];
+    if (values.length === 0 && !required) return;
+    const key = readKey(values, options.keyMode ?? 'auto', options.minKeyLength);
+    if (!key.ok) throw new Answered(problem(key.code, { detail: key.detail }, preset, docsBase), http);
+    const late = lateness(http, clock(), policy);
+    const faults = [...late.faults, ...(validate ? await faultsOf(validate, http) : [])];
+    if (faults.length > 0) {
+      throw new Answered(problem('validation_failed', { errors: faults }, preset, docsBase), http);
+    }
+
+    const tenant = tenantOf(options, http);
+    const pk = scopePk({ tenant, operation: name, key: key.key });
+    const now = clock();
+    const remainingMs = remainingOf(request.context);
+    const fingerprint = fingerprintOf({
+      ...http,
+      ...fingerprintParts(http, options.fingerprintHeaders ?? []),
+    });
+    const operation: Operation = {
+      onlyKnown: late.tooOld,
+      pk,
+      tenant,
+      name,
+      fingerprint,
+      policy,
+      retentionSeconds,
+      deadline: now + remainingMs,
+    };
+    if (remainingMs < START_MIN_MS) {
+      return answer(http, operation, { kind: 'unavailable', retryAfterMs: START_MIN_MS }, now);
+    }
+
+    const claimed = await run.claim(operation);
+    if (claimed.kind === 'answer') return answer(http, operation, claimed.answer, now);
+    const { mine, how } = claimed;
+    measure(operation, { [MADE[how]]: 1, 'reserve.latency_ms': clock() - now });
+    tell(operation, 'info', how, { attempt: mine.attempt });
+    begin(request, http, operation, mine);
+  }
+
+  function begin(request: MiddyRequest, http: HttpRequest, operation: Operation, mine: InProgress): void {
+    const aborter = new AbortController();
+    const work = unitOfWork<W>(mine, aborter.signal);
+    let givingUp: Promise<void> = Promise.resolve();
+    const nearEndMs = Math.max(0, operation.deadline - clock() - NEAR_END_MS);
+    const watch = setTimeout(() => {
+      aborter.abort(
+        new Error('The lease of this attempt is about to end; nothing may be sent to a provider now.'),
+      );
+      givingUp = run.giveUp(operation, mine).catch((error: unknown) => {
+        tell(operation, 'error', 'give_up_failed', { reason: nameOf(error) });
+      });
+    }, nearEndMs);
+    watch.unref();
+    runs.set(request, {
+      http,
+      operation,
+      mine,
+      work,
+      startedAt: clock(),
+      async stopWatch() {
+        clearTimeout(watch);
+        await givingUp;
+      },
+    });
+    Object.assign(request.context, { once: work.once });
+  }
+
+  async function after(request: MiddyRequest): Promise<void> {
+    const running = runs.get(request);
+    if (!running) return;
+    const { http, operation, mine, work, startedAt } = running;
+    const endedAt = clock();
+    work.close();
+    await running.stopWatch();
+    const reply = readReply(request.response, http.source);
+    if (work.deferred && work.outbox.length === 0) {
+      throw new InvalidArgument(
+        'once.defer() without once.emit(): nothing would ever produce the final response.',
+      );
+    }
+    const stored = { ...reply, headers: storableHeaders(reply.headers, storedHeaders) };
+    const ending = { kind: 'replied', status: reply.status, deferred: work.deferred } as const;
+    const finished = await run.finish(operation, mine, work, ending, stored);
+    runs.delete(request);
+
+    const latency = { 'execute.latency_ms': endedAt - startedAt, 'complete.latency_ms': clock() - endedAt };
+    measure(operation, { ...latency, ...faultsMeasured(finished) });
+    tell(operation, levelOf(finished), outcomeOf(finished), { attempt: mine.attempt });
+    if (finished.kind === 'refused') throw new WritesRefused(finished.reasons);
+    request.response = renderReply(replyAfter(finished, reply, operation), http);
+  }
+
+  function replyAfter(
+    finished: Exclude<Finished<W>, { kind: 'refused' }>,
+    reply: Reply,
+    operation: Operation,
+  ): Reply {
+    switch (finished.kind) {
+      case 'stored': {
+        const expiresAt = finished.record.status === 'completed' ? finished.record.expiresAt : undefined;
+        return { ...reply, headers: freshHeaders(reply.headers, expiresAt) };
+      }
+      case 'failed':
+        return { ...reply, headers: freshHeaders(reply.headers) };
+      case 'answer':
+        return replyTo(finished.answer, operation.pk, respond.preset, respond.docsBase);
+      default:
+        return finished satisfies never;
+    }
+  }
+
+  async function onError(request: MiddyRequest): Promise<void> {
+    if (request.error instanceof Answered) {
+      request.response = renderReply(request.error.reply, request.error.http);
+      return;
+    }
+    const running = runs.get(request);
+    if (!running) return;
+    runs.delete(request);
+    const { http, operation, mine, work } = running;
+    work.close();
+    await running.stopWatch();
+    const ending = { kind: 'threw', notExecuted: request.error instanceof NotExecuted } as const;
+    const finished = await run.finish(operation, mine, work, ending, undefined);
+    measure(operation, faultsMeasured(finished));
+    tell(operation, 'warn', outcomeOf(finished), { attempt: mine.attempt, reason: nameOf(request.error) });
+    if (finished.kind === 'answer') {
+      request.response = renderReply(replyTo(finished.answer, operation.pk, preset, docsBase), http);
+    }
+  }
+
+  function answer(http: HttpRequest, operation: Operation, given: Answer, since: EpochMs): never {
+    const measured = ANSWERED[given.kind];
+    measure(operation, { ...(measured && { [measured]: 1 }), 'reserve.latency_ms': clock() - since });
+    const reason = given.kind === 'unavailable' && given.cause ? { reason: nameOf(given.cause) } : {};
+    tell(operation, given.kind === 'unavailable' ? 'error' : 'info', given.kind, reason);
+    throw new Answered(replyTo(given, operation.pk, preset, docsBase), http);
+  }
+
+  function measure({ name, tenant, pk }: Operation, values: Partial<Record<MetricName, number>>): void {
+    metrics({ at: clock(), operation: name, tenant, operationRef: shortRef(pk), metrics: values });
+  }
+
+  function tell(
+    { name, tenant, pk }: Operation,
+    level: 'info' | 'warn' | 'error',
+    decision: string,
+    more: { attempt?: number; reason?: string },
+  ): void {
+    log({ at: clock(), level, decision, operation: name, tenant, operationRef: shortRef(pk), ...more });
+  }
+}
+
+const MADE = {
+  created: 'reserve.created.count',
+  failed_retry: 'reserve.failed_retry.count',
+  zombie: 'zombie_key.count',
+} as const satisfies Record<string, MetricName>;
+
+const ANSWERED: Readonly<Record<Answer['kind'], MetricName | undefined>> = {
+  replay: 'reserve.replay.count',
+  pending: 'reserve.replay.count',
+  in_progress: 'reserve.in_progress.count',
+  unknown: 'reserve.unknown.count',
+  misuse: 'reserve.key_misuse.count',
+  gone: undefined,
+  too_old: undefined,
+  unavailable: 'store.error.count',
+};
+
+function faultsMeasured(finished: Finished<unknown>): Partial<Record<MetricName, number>> {
+  if (finished.kind === 'failed' && finished.status === 'open') return { 'store.error.count': 1 };
+  if (finished.kind !== 'answer') return {};
+  if (finished.fenced) return { fenced: 1 };
+  return finished.answer.kind === 'unavailable' ? { 'store.error.count': 1 } : {};
+}
+
+function levelOf(finished: Finished<unknown>): 'info' | 'warn' {
+  return finished.kind === 'stored' ? 'info' : 'warn';
+}
+
+function outcomeOf(finished: Finished<unknown>): string {
+  switch (finished.kind) {
+    case 'stored':
+      return finished.record.status;
+    case 'failed':
+      return finished.status;
+    case 'refused':
+      return 'writes_refused';
+    case 'answer':
+      return finished.fenced ? `fenced_${finished.answer.kind}` : finished.answer.kind;
+    default:
+      return finished satisfies never;
+  }
+}
+
+function tenantOf<W>({ tenant }: IdempotencyOptions<W>, http: HttpRequest): string {
+  const found = tenant(http);
+  if (typeof found === 'string' && found !== '') return found;
+  throw new InvalidArgument(
+    'The tenant resolver found no tenant in this request. Put an authorizer in front of the route, or name the claim that it sets: without a tenant, callers would share their keys.',
+  );
+}
+
+function fingerprintParts(http: HttpRequest, names: readonly string[]) {
+  const [contentType] = http.headers.get('content-type') ?? [];
+  const headers = names.flatMap((name) =>
+    (http.headers.get(name.toLowerCase()) ?? []).map((value) => [name, value] as const),
+  );
+  return { contentType, headers };
+}
+
+function remainingOf(context: object): number {
+  const ask: unknown = 'getRemainingTimeInMillis' in context ? context.getRemainingTimeInMillis : undefined;
+  const remaining: unknown = typeof ask === 'function' ? ask.call(context) : UNKNOWN_REMAINING_MS;
+  return typeof remaining === 'number' && Number.isFinite(remaining) ? remaining : UNKNOWN_REMAINING_MS;
+}
+
+function nameOf(error: unknown): string {
+  return error instanceof Error ? error.name : typeof error;
+}
+
+function writeLine(line: string): void {
+  process.stdout.write(`${line}\n`);
+}
