@@ -15,7 +15,8 @@ for (const asking of Object.values(lock.packages)) {
     const words = name.split(/[-/]/);
     const cpu = CPUS.filter((known) => words.includes(known));
     const os = SYSTEMS.filter((known) => words.includes(known));
-    if (cpu.length !== 1) throw new Error(`${name} is missing, and its name does not say for which platform it is`);
+    if (cpu.length !== 1)
+      throw new Error(`${name} is missing, and its name does not say for which platform it is`);
     lock.packages[path] = {
       version,
       cpu,

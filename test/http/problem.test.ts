@@ -234,7 +234,10 @@ describe('the policy accept answers 202', () => {
 
 describe('links lead to the documentation', () => {
   it.each([
-    [undefined, 'https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header#key_missing'],
+    [
+      undefined,
+      'https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header#key_missing',
+    ],
     ['https://docs.example.com/api', 'https://docs.example.com/api#key_missing'],
     ['https://docs.example.com/problems/', 'https://docs.example.com/problems/key_missing'],
     ['https://docs.example.com/api#', 'https://docs.example.com/api#key_missing'],
