@@ -37,7 +37,7 @@ export interface OutboxEvent {
 export type Outbox = readonly [OutboxEvent, ...OutboxEvent[]];
 
 /** The intent to try an effect that must not be tried twice. Its id tells one try from another in the same moment. */
-export interface OpenStep {
+interface OpenStep {
   readonly state: 'open';
   readonly attempt: number;
   readonly at: EpochMs;
