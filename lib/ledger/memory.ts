@@ -130,7 +130,7 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
     return packed.response;
   }
 
-  return {
+  const ledger: MemoryLedger<W> = {
     written,
 
     async reserve(claim, reuse) {
@@ -319,6 +319,24 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
       return dead.length;
     },
   };
+  return inTime(ledger, clock);
+}
+
+/** Memory answers at once, so the end that a caller sets matters only if it has already come. */
+function inTime<L extends object>(ledger: L, clock: () => EpochMs): L {
+  const timed = Object.entries(ledger).map(([name, method]) => {
+    if (typeof method !== 'function' || name === 'prune') return [name, method];
+    return [
+      name,
+      async (...args: unknown[]) => {
+        const last = args.at(-1);
+        const until = typeof last === 'object' && last !== null && 'until' in last ? last.until : undefined;
+        if (typeof until === 'number' && clock() >= until) throw noTimeLeft();
+        return method(...args);
+      },
+    ];
+  });
+  return Object.fromEntries(timed);
 }
 
 /** A move writes the fields it changes; the others stay as they are now, not as they were read. */

@@ -76,7 +76,7 @@ function isTransient(error: unknown): boolean {
   if ($metadata?.httpStatusCode === 429) return true;
   if ($fault === 'client' || error instanceof TypeError) return false;
   if ($metadata !== undefined) return true; // A 5xx, or a response cut off so that it could not be read.
-  return typeof code === 'string' && /^E(?!RR_)[A-Z]+$/.test(code); // A socket's error, ECONNRESET and its like.
+  return typeof code === 'string' && /^E(?!RR_)[A-Z_]+$/.test(code); // A socket's error, ECONNRESET and its like.
 }
 
 /**

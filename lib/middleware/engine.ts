@@ -70,6 +70,9 @@ const TURNS = 8;
 
 const WAIT_FIRST_MS = 50;
 
+/** For one more write or read after the deadline. */
+const LATE_MS = 1_000;
+
 /** Before the first look of the reconciliation, which knows better when to come back. */
 const UNKNOWN_DUE_MS = 30_000;
 
@@ -213,9 +216,9 @@ export function engine<W>(ports: EnginePorts<W>, fuse: Breaker = breaker()): Eng
     ending: Ending,
     reply: Reply | undefined,
   ): Promise<Finished<W>> {
-    const { policy, deadline } = operation;
+    const { policy } = operation;
     const now = clock();
-    const call = { until: deadline };
+    const call = lastCall(operation);
     try {
       switch (conclude(policy.effects, ending)) {
         case 'complete':
@@ -255,7 +258,7 @@ export function engine<W>(ports: EnginePorts<W>, fuse: Breaker = breaker()): Eng
     mine: InProgress,
     cause: StoreUnavailable,
   ): Promise<Finished<W>> {
-    const found = await ledger.read(mine.pk, { until: operation.deadline }).catch(() => undefined);
+    const found = await ledger.read(mine.pk, lastCall(operation)).catch(() => undefined);
     if (found && found.status !== 'in_progress') return overtaken(mine, found);
     const answer = { kind: 'unavailable', retryAfterMs: operation.policy.inFlightRetryMs, cause } as const;
     return { kind: 'answer', fenced: false, answer };
@@ -268,7 +271,7 @@ export function engine<W>(ports: EnginePorts<W>, fuse: Breaker = breaker()): Eng
     reply: Reply,
   ): Promise<Finished<W>> {
     const now = clock();
-    const call = { until: operation.deadline };
+    const call = lastCall(operation);
     const retentionSeconds = operation.retentionSeconds(reply);
     const expiry = expiryAfter({ ...operation.policy, retentionSeconds }, now);
     const outcome = { now, reply, outbox: work.outbox, ...expiry };
@@ -304,7 +307,7 @@ export function engine<W>(ports: EnginePorts<W>, fuse: Breaker = breaker()): Eng
       case 'refused': {
         const now = clock();
         const failure = { now, errorCode: 'writes_refused', ...expiryAfter(operation.policy, now) };
-        await ledger.release(mine, failure, { until: operation.deadline });
+        await ledger.release(mine, failure, lastCall(operation));
         return result;
       }
       case 'fenced':
@@ -339,6 +342,11 @@ export function engine<W>(ports: EnginePorts<W>, fuse: Breaker = breaker()): Eng
     const now = clock();
     const doubt = { now, errorCode: 'deadline', due: dueOf(mine.pk, now) };
     await ledger.markUnknown(mine, doubt, { until: mine.leaseUntil });
+  }
+
+  /** Where nobody enforces the deadline a handler may end after it. It is still owed an answer from the record. */
+  function lastCall({ deadline }: Operation) {
+    return { until: Math.max(deadline, clock() + LATE_MS) };
   }
 
   function claimOf(
