@@ -69,6 +69,7 @@ export type { IdempotencyOptions, OperationOptions } from './middleware/options.
 export type { StatusOptions } from './middleware/status-handler.ts';
 export { statusHandler } from './middleware/status-handler.ts';
 export type { StandardSchema, Validation } from './middleware/validate.ts';
+export type { WarmCacheLimits } from './middleware/warm-cache.ts';
 export type { LogEntry, LogSink } from './observe/log.ts';
 export { jsonLogSink } from './observe/log.ts';
 export type { MetricName, MetricSink, Sample } from './observe/metrics.ts';

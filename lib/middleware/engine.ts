@@ -19,12 +19,14 @@ import type { UnitOfWork } from '../effects/unit-of-work.ts';
 import type { Committed, Ledger, WriteRefusal } from '../ledger/ledger.ts';
 import { dueShard } from '../ledger/schema.ts';
 import { type Breaker, breaker } from './breaker.ts';
+import type { WarmCache } from './warm-cache.ts';
 
 export interface EnginePorts<W> {
   readonly ledger: Ledger<W>;
   readonly clock: () => EpochMs;
   readonly sleep: (ms: number) => Promise<void>;
   readonly newId: () => string;
+  readonly cache?: WarmCache | undefined;
 }
 
 /** A request as the engine sees it: which record, whose, and until when. Taken once, before the handler. */
@@ -91,11 +93,13 @@ export interface Engine<W> {
 
 /** Reserve, run, complete: the protocol of one request, without anything of HTTP. */
 export function engine<W>(ports: EnginePorts<W>, fuse: Breaker = breaker()): Engine<W> {
-  const { ledger, clock, sleep, newId } = ports;
+  const { ledger, clock, sleep, newId, cache } = ports;
 
   return { claim, finish, giveUp };
 
   async function claim(operation: Operation): Promise<Claimed> {
+    const warm = cache?.find(operation, clock());
+    if (warm) return answered(warm);
     const closedMs = fuse.remainingMs(clock());
     if (closedMs > 0) return answered({ kind: 'unavailable', retryAfterMs: closedMs });
     try {
@@ -204,9 +208,12 @@ export function engine<W>(ports: EnginePorts<W>, fuse: Breaker = breaker()): Eng
   }
 
   async function answerFrom(record: Completed | Accepted): Promise<Answer> {
-    return record.status === 'completed'
-      ? { kind: 'replay', record, reply: await ledger.reply(record.pk, record.response) }
-      : { kind: 'pending', record, reply: await ledger.reply(record.pk, record.accepted.response) };
+    if (record.status === 'accepted') {
+      return { kind: 'pending', record, reply: await ledger.reply(record.pk, record.accepted.response) };
+    }
+    const reply = await ledger.reply(record.pk, record.response);
+    cache?.keep(record, reply);
+    return { kind: 'replay', record, reply };
   }
 
   async function finish(
@@ -300,6 +307,7 @@ export function engine<W>(ports: EnginePorts<W>, fuse: Breaker = breaker()): Eng
         const { record } = result;
         const stored = record.status === 'completed' ? record.response : record.accepted.response;
         if (reply && stored.status === reply.status && isDeepStrictEqual(stored.headers, reply.headers)) {
+          if (record.status === 'completed') cache?.keep(record, reply);
           return { kind: 'stored', record };
         }
         return { kind: 'answer', fenced: false, answer: await answerFrom(record) };

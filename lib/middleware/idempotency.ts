@@ -22,6 +22,7 @@ import { type Answer, engine, type Finished, type Operation } from './engine.ts'
 import { lateness } from './lateness.ts';
 import { checkedOptions, type IdempotencyOptions } from './options.ts';
 import { faultsOf } from './validate.ts';
+import { defaultWarmCache, warmCache } from './warm-cache.ts';
 
 /** What the handler finds on its context. */
 export interface OnceContext<W> {
@@ -100,7 +101,9 @@ export function idempotency<W>(
     log = jsonLogSink(writeLine),
     storedHeaders = defaultStoredHeaders,
   } = options;
-  const run = engine<W>({ ledger: options.ledger, clock, sleep, newId });
+  const limits = options.cache === true ? defaultWarmCache : options.cache;
+  const cache = limits ? warmCache({ ...defaultWarmCache, ...limits }) : undefined;
+  const run = engine<W>({ ledger: options.ledger, clock, sleep, newId, cache });
   const runs = new WeakMap<object, Running<W>>();
   const respond = { preset, docsBase };
 

@@ -10,6 +10,7 @@ import type { Ledger } from '../ledger/ledger.ts';
 import type { LogSink } from '../observe/log.ts';
 import type { MetricSink } from '../observe/metrics.ts';
 import type { Validation } from './validate.ts';
+import type { WarmCacheLimits } from './warm-cache.ts';
 
 /** What one operation may choose. Given at the top level, it is the default of all. */
 export interface OperationOptions {
@@ -46,6 +47,8 @@ export interface IdempotencyOptions<W = unknown> extends OperationOptions {
   /** Request headers that are part of what the request asks for. */
   readonly fingerprintHeaders?: readonly string[];
   readonly storedHeaders?: readonly string[];
+  /** Keeps completed 2xx responses in memory: a replay in the same environment costs no call. Off by default. */
+  readonly cache?: boolean | WarmCacheLimits;
   readonly metrics?: MetricSink;
   readonly log?: LogSink;
   readonly clock?: () => EpochMs;
@@ -86,6 +89,7 @@ const TOP_OPTIONS = [
   'minKeyLength',
   'fingerprintHeaders',
   'storedHeaders',
+  'cache',
   'metrics',
   'log',
   'clock',
@@ -109,6 +113,12 @@ export function checkedOptions<W>(options: IdempotencyOptions<W>): (operation: s
   for (const name of ['operation', 'metrics', 'log', 'clock', 'sleep', 'newId'] as const) {
     if (options[name] !== undefined && typeof options[name] !== 'function')
       refuse(name, options[name], 'a function');
+  }
+  if (typeof options.cache === 'object') {
+    wholeFrom(options.cache, 'entries', 1);
+    wholeFrom(options.cache, 'bytes', 1);
+  } else if (options.cache !== undefined && typeof options.cache !== 'boolean') {
+    refuse('cache', options.cache, 'true, or { entries, bytes }');
   }
   oneOf(options, 'preset');
   oneOf(options, 'keyMode');

@@ -35,6 +35,8 @@ describe('options', () => {
     [{ retentionSeconds: 3_599 }, /retentionSeconds is 3599; expected a whole number of at least 3600/],
     [{ retentionSeconds: Number.NaN }, /retentionSeconds is NaN/],
     [{ preset: 'paypal' }, /preset is "paypal"; expected one of ietf, stripe/],
+    [{ cache: 'big' }, /cache is "big"; expected true, or \{ entries, bytes \}/],
+    [{ cache: { entries: 0 } }, /entries is 0/],
     [{ keyMode: 'uuid' }, /keyMode is "uuid"/],
     [{ minKeyLength: 0 }, /minKeyLength is 0/],
     [{ storedHeaders: ['Set-Cookie'] }, /Set-Cookie is never stored/],
