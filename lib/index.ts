@@ -37,6 +37,7 @@ export type { Move } from './core/transitions.ts';
 export { transitions } from './core/transitions.ts';
 export type { Once } from './effects/unit-of-work.ts';
 export { NotExecuted } from './effects/unit-of-work.ts';
+export { MalformedEvent, UnstorableReply, UnsupportedEvent } from './http/errors.ts';
 export { defaultStoredHeaders } from './http/headers.ts';
 export type { Fault, Preset, ProblemCode } from './http/problem.ts';
 export type { HttpRequest } from './http/request.ts';
@@ -64,8 +65,22 @@ export { createTableInput, dueShard, ledgerTable } from './ledger/schema.ts';
 export type { TransactWrite } from './ledger/table.ts';
 export { ledgerClient } from './ledger/table.ts';
 export type { OnceContext } from './middleware/idempotency.ts';
-export { idempotency, WritesRefused } from './middleware/idempotency.ts';
+export { idempotency } from './middleware/idempotency.ts';
+export {
+  KeyExpired,
+  KeyReused,
+  OperationInProgress,
+  OperationNotExecuted,
+  OperationUnavailable,
+  OutcomeUnknown,
+  ResultNotJson,
+  WritesRefused,
+} from './middleware/operation-errors.ts';
 export type { IdempotencyOptions, OperationOptions } from './middleware/options.ts';
+export type { CallContext, ProtectOptions } from './middleware/protect.ts';
+export { protect } from './middleware/protect.ts';
+export type { Message, ProtectBatchOptions } from './middleware/protect-batch.ts';
+export { protectBatch } from './middleware/protect-batch.ts';
 export type { StatusOptions } from './middleware/status-handler.ts';
 export { statusHandler } from './middleware/status-handler.ts';
 export type { StandardSchema, Validation } from './middleware/validate.ts';

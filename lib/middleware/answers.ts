@@ -2,7 +2,7 @@ import type { Reply } from '../core/record.ts';
 import { lowerCase } from '../http/ascii.ts';
 import { freshHeaders, replayHeaders } from '../http/headers.ts';
 import { type Preset, problem, stillRunning } from '../http/problem.ts';
-import type { Answer } from './engine.ts';
+import type { Answer } from './operation.ts';
 
 /** Before delivery has finished there is nothing new to see; it takes about as long as a provider's answer. */
 const PENDING_RETRY_SECONDS = 2;

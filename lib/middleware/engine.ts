@@ -1,9 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import { conclude, decide, type Ending } from '../core/decide.ts';
 import { OncekeyError, StoreUnavailable } from '../core/errors.ts';
-import type { Fingerprint } from '../core/fingerprint.ts';
 import type { Claim } from '../core/moves.ts';
-import { expiryAfter, type Policy } from '../core/policy.ts';
+import { expiryAfter } from '../core/policy.ts';
 import {
   type Accepted,
   type Completed,
@@ -16,9 +15,10 @@ import {
   type Unknown,
 } from '../core/record.ts';
 import type { UnitOfWork } from '../effects/unit-of-work.ts';
-import type { Committed, Ledger, WriteRefusal } from '../ledger/ledger.ts';
+import type { Committed, Ledger } from '../ledger/ledger.ts';
 import { dueShard } from '../ledger/schema.ts';
 import { type Breaker, breaker } from './breaker.ts';
+import { type Answer, type Finished, type Operation, START_MIN_MS } from './operation.ts';
 import type { WarmCache } from './warm-cache.ts';
 
 export interface EnginePorts<W> {
@@ -29,43 +29,9 @@ export interface EnginePorts<W> {
   readonly cache?: WarmCache | undefined;
 }
 
-/** A request as the engine sees it: which record, whose, and until when. Taken once, before the handler. */
-export interface Operation {
-  readonly pk: string;
-  readonly tenant: string;
-  readonly name: string;
-  readonly fingerprint: Fingerprint;
-  readonly policy: Policy & { readonly effects: 'transactional' | 'opaque' };
-  /** When the caller must have its answer. */
-  readonly deadline: EpochMs;
-  readonly retentionSeconds: (reply: Reply) => number;
-  /** The request is older than any record is kept: it may be answered from one, but must not start anything. */
-  readonly onlyKnown: boolean;
-}
-
-/** What a caller gets when the handler is not run for it, or its answer does not count. */
-export type Answer =
-  | { readonly kind: 'replay'; readonly record: Completed; readonly reply: Reply }
-  | { readonly kind: 'pending'; readonly record: Accepted; readonly reply: Reply }
-  | { readonly kind: 'in_progress'; readonly accept: boolean; readonly retryAfterMs: number }
-  | { readonly kind: 'unknown'; readonly parked: boolean; readonly retryAfterMs: number }
-  | { readonly kind: 'misuse' }
-  | { readonly kind: 'gone' }
-  | { readonly kind: 'too_old' }
-  | { readonly kind: 'unavailable'; readonly retryAfterMs: number; readonly cause?: unknown };
-
 type Claimed =
   | { readonly kind: 'run'; readonly mine: InProgress; readonly how: 'created' | 'failed_retry' | 'zombie' }
   | { readonly kind: 'answer'; readonly answer: Answer };
-
-export type Finished<W> =
-  /** The handler's own answer, stored. */
-  | { readonly kind: 'stored'; readonly record: Completed | Accepted }
-  /** Nothing is stored: the handler's failure is the answer, and the key may be retried or is unknown now. */
-  | { readonly kind: 'failed'; readonly status: 'failed_retryable' | 'unknown' | 'open' }
-  | { readonly kind: 'refused'; readonly reasons: readonly WriteRefusal<W>[] }
-  /** The record says otherwise, or cannot be reached. */
-  | { readonly kind: 'answer'; readonly answer: Answer; readonly fenced: boolean };
 
 /** Each turn is a race that somebody else won; more than this many in one request is a fault, not bad luck. */
 const TURNS = 8;
@@ -105,12 +71,21 @@ export function engine<W>(ports: EnginePorts<W>, fuse: Breaker = breaker()): Eng
     try {
       const claimed = await claimInTurns(operation);
       fuse.succeeded();
-      return claimed;
+      return claimed.kind === 'run' ? await inTime(operation, claimed) : claimed;
     } catch (error) {
       if (!(error instanceof OncekeyError)) throw error;
       if (error instanceof StoreUnavailable) fuse.failed(clock());
       return answered({ kind: 'unavailable', retryAfterMs: operation.policy.inFlightRetryMs, cause: error });
     }
+  }
+
+  /** Waiting for another call, or for the store, may have taken what time there was. Nothing has run yet. */
+  async function inTime(operation: Operation, claimed: Claimed & { kind: 'run' }): Promise<Claimed> {
+    const now = clock();
+    if (operation.deadline - now >= START_MIN_MS) return claimed;
+    const failure = { now, errorCode: 'no_time_left', ...expiryAfter(operation.policy, now) };
+    await ledger.release(claimed.mine, failure, lastCall(operation));
+    return answered({ kind: 'unavailable', retryAfterMs: START_MIN_MS });
   }
 
   async function claimInTurns(operation: Operation): Promise<Claimed> {
@@ -251,10 +226,11 @@ export function engine<W>(ports: EnginePorts<W>, fuse: Breaker = breaker()): Eng
         }
       }
     } catch (error) {
-      if (!(error instanceof StoreUnavailable)) throw error;
-      fuse.failed(clock());
+      if (!(error instanceof OncekeyError)) throw error;
+      if (error instanceof StoreUnavailable) fuse.failed(clock());
       // A failure that could not be written down is still the handler's failure: cleaning up must not mask it.
       if (ending.kind === 'threw' || ending.status >= 500) return failedAs('open');
+      if (!(error instanceof StoreUnavailable)) throw error;
       return await lookAgain(operation, mine, error);
     }
   }

@@ -14,33 +14,25 @@ import { problem } from '../http/problem.ts';
 import { renderReply } from '../http/render.ts';
 import { readReply } from '../http/reply.ts';
 import { type HttpRequest, readEvent } from '../http/request.ts';
-import type { WriteRefusal } from '../ledger/ledger.ts';
-import { jsonLogSink, shortRef } from '../observe/log.ts';
-import { emfSink, type MetricName } from '../observe/metrics.ts';
 import { replyTo } from './answers.ts';
-import { type Answer, engine, type Finished, type Operation } from './engine.ts';
+import { engine } from './engine.ts';
 import { lateness } from './lateness.ts';
+import {
+  type Answer,
+  type Finished,
+  type Operation,
+  START_MIN_MS,
+  UNKNOWN_REMAINING_MS,
+} from './operation.ts';
+import { WritesRefused } from './operation-errors.ts';
 import { checkedOptions, type IdempotencyOptions } from './options.ts';
+import { ANSWERED, faultsMeasured, MADE, nameOf, outcomeOf, teller, watchDeadline } from './telling.ts';
 import { faultsOf } from './validate.ts';
 import { defaultWarmCache, warmCache } from './warm-cache.ts';
 
 /** What the handler finds on its context. */
 export interface OnceContext<W> {
   readonly once: Once<W>;
-}
-
-/** The handler's own items were refused by their conditions. Nothing was written, and the key may be retried. */
-export class WritesRefused<W = unknown> extends Error {
-  override readonly name = 'WritesRefused';
-  readonly reasons: readonly WriteRefusal<W>[];
-
-  constructor(reasons: readonly WriteRefusal<W>[]) {
-    const refused = reasons
-      .filter(({ code }) => code !== 'None')
-      .map(({ index, code }) => `write ${index}: ${code}`);
-    super(`The transaction was refused (${refused.join(', ')}); nothing was written.`);
-    this.reasons = reasons;
-  }
 }
 
 /** Carries an answer past the handler. Middy runs outer hooks on errors too, which an early return would skip. */
@@ -73,15 +65,6 @@ interface MiddyRequest {
   error: unknown;
 }
 
-/** Under this nothing useful can be started, finished and written down. */
-const START_MIN_MS = 1_000;
-
-/** Enough to write one item, and to abort a call that would come too late. */
-const NEAR_END_MS = 500;
-
-/** Where the runtime does not say how long a request may take: as long as API Gateway waits for one. */
-const UNKNOWN_REMAINING_MS = 29_000;
-
 /**
  * Gives a Lambda function the Idempotency-Key contract: `middy().use(idempotency({ … })).handler(…)`. The key, the
  * fingerprint and the scope are taken once, before the handler, and kept per request: nothing of a request is
@@ -97,13 +80,12 @@ export function idempotency<W>(
     clock = Date.now,
     sleep = pause,
     newId = randomUUID,
-    metrics = emfSink(writeLine),
-    log = jsonLogSink(writeLine),
     storedHeaders = defaultStoredHeaders,
   } = options;
   const limits = options.cache === true ? defaultWarmCache : options.cache;
   const cache = limits ? warmCache({ ...defaultWarmCache, ...limits }) : undefined;
   const run = engine<W>({ ledger: options.ledger, clock, sleep, newId, cache });
+  const { measure, tell } = teller(clock, options.metrics, options.log);
   const runs = new WeakMap<object, Running<W>>();
   const respond = { preset, docsBase };
 
@@ -156,29 +138,15 @@ export function idempotency<W>(
   }
 
   function begin(request: MiddyRequest, http: HttpRequest, operation: Operation, mine: InProgress): void {
-    const aborter = new AbortController();
-    const work = unitOfWork<W>(mine, aborter.signal);
-    let givingUp: Promise<void> = Promise.resolve();
-    const nearEndMs = Math.max(0, operation.deadline - clock() - NEAR_END_MS);
-    const watch = setTimeout(() => {
-      aborter.abort(
-        new Error('The lease of this attempt is about to end; nothing may be sent to a provider now.'),
-      );
-      givingUp = run.giveUp(operation, mine).catch((error: unknown) => {
-        tell(operation, 'error', 'give_up_failed', { reason: nameOf(error) });
-      });
-    }, nearEndMs);
-    watch.unref();
+    const watch = watchDeadline(run, { measure, tell }, operation, mine, clock());
+    const work = unitOfWork<W>(mine, watch.signal);
     runs.set(request, {
       http,
       operation,
       mine,
       work,
       startedAt: clock(),
-      async stopWatch() {
-        clearTimeout(watch);
-        await givingUp;
-      },
+      stopWatch: watch.stop,
     });
     Object.assign(request.context, { once: work.once });
   }
@@ -254,62 +222,10 @@ export function idempotency<W>(
     tell(operation, given.kind === 'unavailable' ? 'error' : 'info', given.kind, reason);
     throw new Answered(replyTo(given, operation.pk, preset, docsBase), http);
   }
-
-  function measure({ name, tenant, pk }: Operation, values: Partial<Record<MetricName, number>>): void {
-    metrics({ at: clock(), operation: name, tenant, operationRef: shortRef(pk), metrics: values });
-  }
-
-  function tell(
-    { name, tenant, pk }: Operation,
-    level: 'info' | 'warn' | 'error',
-    decision: string,
-    more: { attempt?: number; reason?: string },
-  ): void {
-    log({ at: clock(), level, decision, operation: name, tenant, operationRef: shortRef(pk), ...more });
-  }
-}
-
-const MADE = {
-  created: 'reserve.created.count',
-  failed_retry: 'reserve.failed_retry.count',
-  zombie: 'zombie_key.count',
-} as const satisfies Record<string, MetricName>;
-
-const ANSWERED: Readonly<Record<Answer['kind'], MetricName | undefined>> = {
-  replay: 'reserve.replay.count',
-  pending: 'reserve.replay.count',
-  in_progress: 'reserve.in_progress.count',
-  unknown: 'reserve.unknown.count',
-  misuse: 'reserve.key_misuse.count',
-  gone: undefined,
-  too_old: undefined,
-  unavailable: 'store.error.count',
-};
-
-function faultsMeasured(finished: Finished<unknown>): Partial<Record<MetricName, number>> {
-  if (finished.kind === 'failed' && finished.status === 'open') return { 'store.error.count': 1 };
-  if (finished.kind !== 'answer') return {};
-  if (finished.fenced) return { fenced: 1 };
-  return finished.answer.kind === 'unavailable' ? { 'store.error.count': 1 } : {};
 }
 
 function levelOf(finished: Finished<unknown>): 'info' | 'warn' {
   return finished.kind === 'stored' ? 'info' : 'warn';
-}
-
-function outcomeOf(finished: Finished<unknown>): string {
-  switch (finished.kind) {
-    case 'stored':
-      return finished.record.status;
-    case 'failed':
-      return finished.status;
-    case 'refused':
-      return 'writes_refused';
-    case 'answer':
-      return finished.fenced ? `fenced_${finished.answer.kind}` : finished.answer.kind;
-    default:
-      return finished satisfies never;
-  }
 }
 
 function tenantOf<W>({ tenant }: IdempotencyOptions<W>, http: HttpRequest): string {
@@ -332,12 +248,4 @@ function remainingOf(context: object): number {
   const ask: unknown = 'getRemainingTimeInMillis' in context ? context.getRemainingTimeInMillis : undefined;
   const remaining: unknown = typeof ask === 'function' ? ask.call(context) : UNKNOWN_REMAINING_MS;
   return typeof remaining === 'number' && Number.isFinite(remaining) ? remaining : UNKNOWN_REMAINING_MS;
-}
-
-function nameOf(error: unknown): string {
-  return error instanceof Error ? error.name : typeof error;
-}
-
-function writeLine(line: string): void {
-  process.stdout.write(`${line}\n`);
 }

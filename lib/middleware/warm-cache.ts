@@ -1,5 +1,5 @@
 import type { Completed, EpochMs, Reply } from '../core/record.ts';
-import type { Answer, Operation } from './engine.ts';
+import type { Answer, Operation } from './operation.ts';
 
 export interface WarmCacheLimits {
   readonly entries: number;

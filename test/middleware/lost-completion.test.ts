@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
-import { StoreUnavailable } from '../../lib/core/errors.ts';
+import { StoreRefused, StoreUnavailable } from '../../lib/core/errors.ts';
 import type { Ledger } from '../../lib/ledger/ledger.ts';
 import { memoryLedger } from '../../lib/ledger/memory.ts';
 import { post, stage } from './stage.ts';
@@ -57,10 +57,41 @@ describe('a store that falls silent after the handler has succeeded', () => {
   }
 
   it('does not mask the failure of a handler that threw', async () => {
-    const ledger = memoryLedger();
-    const release = () => Promise.reject(new StoreUnavailable('silence'));
-    const { call } = stage({ ...ledger, release }, () => Promise.reject(new Error('card declined')));
-    await expect(call(post({ key: randomUUID() }))).rejects.toThrow('card declined');
+    for (const failure of [new StoreUnavailable('silence'), new StoreRefused('no permission')]) {
+      const release = () => Promise.reject(failure);
+      const { call } = stage({ ...memoryLedger(), release }, () =>
+        Promise.reject(new Error('card declined')),
+      );
+      await expect(call(post({ key: randomUUID() }))).rejects.toThrow('card declined');
+    }
+  });
+
+  it('and took all the time to reserve does not start the handler, and leaves the key free', async () => {
+    let now = 1_900_000_000_000;
+    let slow = true;
+    let runs = 0;
+    const memory = memoryLedger({ clock: () => now });
+    const { call } = stage(
+      {
+        ...memory,
+        async reserve(...args) {
+          const reserved = await memory.reserve(...args);
+          if (slow) now += 9_500;
+          return reserved;
+        },
+      },
+      async () => {
+        runs += 1;
+        return created();
+      },
+      { effects: 'transactional', clock: () => now },
+    );
+    const key = randomUUID();
+    expect((await call(post({ key }), 10_000)).statusCode).toBe(503);
+    expect(runs).toBe(0);
+    slow = false;
+    expect((await call(post({ key }), 10_000)).statusCode).toBe(201);
+    expect(runs).toBe(1);
   });
 
   it('turns callers away at once after five failures in a row, and lets them in again after five seconds', async () => {

@@ -1,0 +1,44 @@
+import type { Fingerprint } from '../core/fingerprint.ts';
+import type { Policy } from '../core/policy.ts';
+import type { Accepted, Completed, EpochMs, Reply } from '../core/record.ts';
+import type { WriteRefusal } from '../ledger/ledger.ts';
+
+/** Under this nothing useful can be started, finished and written down. */
+export const START_MIN_MS = 1_000;
+
+/** Where nobody says how long a request may take: as long as API Gateway waits for one. */
+export const UNKNOWN_REMAINING_MS = 29_000;
+
+/** A request as the engine sees it: which record, whose, and until when. Taken once, before the handler. */
+export interface Operation {
+  readonly pk: string;
+  readonly tenant: string;
+  readonly name: string;
+  readonly fingerprint: Fingerprint;
+  readonly policy: Policy & { readonly effects: 'transactional' | 'opaque' };
+  /** When the caller must have its answer. */
+  readonly deadline: EpochMs;
+  readonly retentionSeconds: (reply: Reply) => number;
+  /** The request is older than any record is kept: it may be answered from one, but must not start anything. */
+  readonly onlyKnown: boolean;
+}
+
+/** What a caller gets when the handler is not run for it, or its answer does not count. */
+export type Answer =
+  | { readonly kind: 'replay'; readonly record: Completed; readonly reply: Reply }
+  | { readonly kind: 'pending'; readonly record: Accepted; readonly reply: Reply }
+  | { readonly kind: 'in_progress'; readonly accept: boolean; readonly retryAfterMs: number }
+  | { readonly kind: 'unknown'; readonly parked: boolean; readonly retryAfterMs: number }
+  | { readonly kind: 'misuse' }
+  | { readonly kind: 'gone' }
+  | { readonly kind: 'too_old' }
+  | { readonly kind: 'unavailable'; readonly retryAfterMs: number; readonly cause?: unknown };
+
+export type Finished<W> =
+  /** The handler's own answer, stored. */
+  | { readonly kind: 'stored'; readonly record: Completed | Accepted }
+  /** Nothing is stored: the handler's failure is the answer, and the key may be retried or is unknown now. */
+  | { readonly kind: 'failed'; readonly status: 'failed_retryable' | 'unknown' | 'open' }
+  | { readonly kind: 'refused'; readonly reasons: readonly WriteRefusal<W>[] }
+  /** The record says otherwise, or cannot be reached. */
+  | { readonly kind: 'answer'; readonly answer: Answer; readonly fenced: boolean };
