@@ -18,6 +18,13 @@ export class StoreUnavailable extends OncekeyError {
   override readonly remedy = 'retry-same-key';
 }
 
+/** The time given was over before anything was sent. Says nothing about the store. */
+export class NoTimeLeft extends StoreUnavailable {
+  constructor() {
+    super('There was no time left to ask the ledger; nothing was sent.');
+  }
+}
+
 /** The store answered and refused the call itself: no permission, no such table, an item it cannot take. */
 export class StoreRefused extends OncekeyError {
   override readonly remedy = 'fix-deployment';

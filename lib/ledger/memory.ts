@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { type Doubt, isReusable } from '../core/decide.ts';
+import { NoTimeLeft } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import {
   type Attempt,
@@ -32,7 +33,7 @@ import { packReply, unpackReply } from './body.ts';
 import { itemVersions, requireReadable } from './item.ts';
 import type { Committed, Ledger, Moved, Taken, WriteRefusal } from './ledger.ts';
 import { concluded, handedBackAt, holdsStep, inProgressOf, isSame, ownedAfterAll, reached } from './own.ts';
-import { noTimeLeft, tooManyWrites } from './store-call.ts';
+import { tooManyWrites } from './store-call.ts';
 
 export interface MemoryLedgerOptions<W> {
   readonly clock?: () => EpochMs;
@@ -113,7 +114,7 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
 
   /** No claim leaves after its own lease: it could reserve a key that nobody then works on. */
   function requireLease({ leaseUntil }: Attempt): void {
-    if (clock() >= leaseUntil) throw noTimeLeft();
+    if (clock() >= leaseUntil) throw new NoTimeLeft();
   }
 
   /** For moves that leave the record where the sweep looks, which may have changed since it was read. */
@@ -331,7 +332,7 @@ function inTime<L extends object>(ledger: L, clock: () => EpochMs): L {
       async (...args: unknown[]) => {
         const last = args.at(-1);
         const until = typeof last === 'object' && last !== null && 'until' in last ? last.until : undefined;
-        if (typeof until === 'number' && clock() >= until) throw noTimeLeft();
+        if (typeof until === 'number' && clock() >= until) throw new NoTimeLeft();
         return method(...args);
       },
     ];

@@ -1,4 +1,4 @@
-import { InvalidArgument, StoreRefused, StoreUnavailable } from '../core/errors.ts';
+import { InvalidArgument, NoTimeLeft, StoreRefused, StoreUnavailable } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { schedule } from '../core/policy.ts';
 import type { EpochMs } from '../core/record.ts';
@@ -44,7 +44,7 @@ export function storeCaller({ clock, random, sleep, requestTimeoutMs }: StoreCal
     let last: unknown;
     for (let tries = 0; ; tries += 1) {
       const leftMs = until - clock();
-      if (leftMs <= 0 || tries >= MAX_TRIES) throw tries === 0 ? noTimeLeft() : unavailable(tries, last);
+      if (leftMs <= 0 || tries >= MAX_TRIES) throw tries === 0 ? new NoTimeLeft() : unavailable(tries, last);
       try {
         return await send(AbortSignal.timeout(Math.ceil(Math.min(requestTimeoutMs, leftMs))));
       } catch (error) {
@@ -55,10 +55,6 @@ export function storeCaller({ clock, random, sleep, requestTimeoutMs }: StoreCal
       await sleep(Math.min(pauseMs, Math.max(0, until - clock())));
     }
   };
-}
-
-export function noTimeLeft(): StoreUnavailable {
-  return new StoreUnavailable('There was no time left to ask the ledger; nothing was sent.');
 }
 
 function unavailable(tries: number, last: unknown): StoreUnavailable {

@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import { conclude, decide, type Ending } from '../core/decide.ts';
-import { OncekeyError, StoreUnavailable } from '../core/errors.ts';
+import { NoTimeLeft, OncekeyError, StoreUnavailable } from '../core/errors.ts';
 import type { Claim } from '../core/moves.ts';
-import { expiryAfter } from '../core/policy.ts';
+import { expiryAfter, schedule } from '../core/policy.ts';
 import {
   type Accepted,
   type Completed,
@@ -37,6 +37,9 @@ type Claimed =
 const TURNS = 8;
 
 const WAIT_FIRST_MS = 50;
+
+/** What it takes to answer, kept back from the time to claim in. */
+const ANSWER_MS = 500;
 
 /** For one more write or read after the deadline. */
 const LATE_MS = 1_000;
@@ -74,7 +77,7 @@ export function engine<W>(ports: EnginePorts<W>, fuse: Breaker = breaker()): Eng
       return claimed.kind === 'run' ? await inTime(operation, claimed) : claimed;
     } catch (error) {
       if (!(error instanceof OncekeyError)) throw error;
-      if (error instanceof StoreUnavailable) fuse.failed(clock());
+      if (isSilence(error)) fuse.failed(clock());
       return answered({ kind: 'unavailable', retryAfterMs: operation.policy.inFlightRetryMs, cause: error });
     }
   }
@@ -89,16 +92,14 @@ export function engine<W>(ports: EnginePorts<W>, fuse: Breaker = breaker()): Eng
   }
 
   async function claimInTurns(operation: Operation): Promise<Claimed> {
-    const waitUntil = Math.min(clock() + operation.policy.waitMs, operation.deadline);
+    const waitUntil = Math.min(clock() + operation.policy.waitMs, operation.deadline - START_MIN_MS);
     let waitMs = WAIT_FIRST_MS;
-    let found = operation.onlyKnown
-      ? await ledger.read(operation.pk, { until: operation.deadline })
-      : undefined;
+    let found = operation.onlyKnown ? await ledger.read(operation.pk, claimCall(operation)) : undefined;
     for (let turn = 0; turn < TURNS; ) {
       const { policy, pk, fingerprint } = operation;
       const now = clock();
       const by = { owner: newId(), effects: policy.effects, now, leaseUntil: leaseOf(operation) };
-      const call = { until: operation.deadline };
+      const call = claimCall(operation);
       const decision = found
         ? decide(found, { fingerprint, leaseUntil: by.leaseUntil }, now, policy)
         : ({ kind: 'reserve' } as const);
@@ -227,7 +228,7 @@ export function engine<W>(ports: EnginePorts<W>, fuse: Breaker = breaker()): Eng
       }
     } catch (error) {
       if (!(error instanceof OncekeyError)) throw error;
-      if (error instanceof StoreUnavailable) fuse.failed(clock());
+      if (isSilence(error)) fuse.failed(clock());
       // A failure that could not be written down is still the handler's failure: cleaning up must not mask it.
       if (ending.kind === 'threw' || ending.status >= 500) return failedAs('open');
       if (!(error instanceof StoreUnavailable)) throw error;
@@ -328,6 +329,11 @@ export function engine<W>(ports: EnginePorts<W>, fuse: Breaker = breaker()): Eng
     await ledger.markUnknown(mine, doubt, { until: mine.leaseUntil });
   }
 
+  /** Early enough to still be able to say that the store did not answer. */
+  function claimCall({ deadline }: Operation) {
+    return { until: Math.min(deadline - ANSWER_MS, clock() + schedule.storeBudgetMs) };
+  }
+
   /** Where nobody enforces the deadline a handler may end after it. It is still owed an answer from the record. */
   function lastCall({ deadline }: Operation) {
     return { until: Math.max(deadline, clock() + LATE_MS) };
@@ -340,6 +346,11 @@ export function engine<W>(ports: EnginePorts<W>, fuse: Breaker = breaker()): Eng
     const { pk, tenant, name, fingerprint } = operation;
     return { ...by, pk, tenant, operation: name, fingerprint: fingerprint.current, operationId: newId() };
   }
+}
+
+/** Only a store that was asked can be said not to have answered. */
+function isSilence(error: unknown): boolean {
+  return error instanceof StoreUnavailable && !(error instanceof NoTimeLeft);
 }
 
 function leaseOf({ deadline, policy }: Operation): EpochMs {

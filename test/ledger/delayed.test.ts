@@ -1,11 +1,20 @@
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
 import { DynamoDBDocumentClient, GetCommand } from '@aws-sdk/lib-dynamodb';
 import { afterAll, describe, it } from 'vitest';
 import { StoreUnavailable } from '../../lib/core/errors.ts';
 import type { Claim } from '../../lib/core/moves.ts';
-import type { InProgress, LedgerRecord } from '../../lib/core/record.ts';
+import type {
+  Accepted,
+  CompletedUndelivered,
+  Effects,
+  FailedRetryable,
+  InProgress,
+  LedgerRecord,
+  Unknown,
+} from '../../lib/core/record.ts';
 import { dynamoDbLedger } from '../../lib/ledger/dynamodb.ts';
-import type { Ledger } from '../../lib/ledger/ledger.ts';
+import type { Ledger, SettleTo } from '../../lib/ledger/ledger.ts';
 import type { TransactWrite } from '../../lib/ledger/table.ts';
 import {
   acceptedBy,
@@ -26,6 +35,7 @@ import {
   SECOND,
   SKEW_MS,
   START,
+  unknownAfterAccept,
   unknownBy,
 } from '../../lib/testing/contract/subject.ts';
 import { always, neverArrived, type WireCall, wireOf } from '../support/faults.ts';
@@ -229,27 +239,156 @@ describe('a duplicate of a completion that was applied', () => {
 });
 
 describe('a delayed settlement', () => {
-  it('changes nothing once the key was failed, taken again and is unknown again', async () => {
-    const first = await unknownBy(ledger, await inProgress(ledger, { effects: 'opaque' }));
-    const executed = { to: 'completed', ...outcomeAt(LATER) } as const;
-    const call = await onItsWay((slowLedger) => slowLedger.settle(first, executed));
-    const failed = movedRecord<Awaited<ReturnType<typeof failedBy>>>(
-      await ledger.settle(first, { to: 'failed_retryable', ...failureAt(LATER) }),
+  const resolver = (pk: string) => ({ owner: randomUUID(), now: LATER, due: dueOf(pk, LATER) });
+  const executed = { to: 'completed', ...outcomeAt(LATER) } as const;
+  const notExecuted = { to: 'failed_retryable', ...failureAt(LATER) } as const;
+  const backToWork = (pk: string) =>
+    ({ to: 'in_progress', step: { name: 'charge', step: undefined }, ...resolver(pk) }) as const;
+
+  const unknownAccepted = async (mine: InProgress) =>
+    unknownAfterAccept(ledger, await acceptedBy(ledger, mine));
+  const unknownIntent = async (mine: InProgress) =>
+    unknownBy(ledger, movedRecord<InProgress>(await ledger.openStep(mine, 'charge', LATER)));
+  const unknownAfterRetake = async (unknown: Unknown) => {
+    const failed = movedRecord<FailedRetryable>(await ledger.settle(unknown, notExecuted));
+    return unknownBy(
+      ledger,
+      movedRecord<InProgress>(await ledger.retake(failed, attemptAt(LATER, 'opaque'))),
     );
-    const again = movedRecord<InProgress>(await ledger.retake(failed, attemptAt(LATER, 'opaque')));
-    await unknownBy(ledger, again);
-    await assertChangesNothing(call, first.pk);
-  });
+  };
+
+  interface Row {
+    readonly effects: Effects;
+    /** The first time, and a second time with the next attempt of the same operation. */
+    readonly doubt: (mine: InProgress) => Promise<Unknown>;
+    readonly doubtAgain: (unknown: Unknown) => Promise<Unknown>;
+    readonly verdict: (pk: string) => SettleTo;
+  }
+
+  /** Each verdict, with unknown records that it would fit: only what came between can refuse it. */
+  const verdicts: Readonly<Record<string, Row>> = {
+    'that it was executed': {
+      effects: 'opaque',
+      doubt: (mine) => unknownBy(ledger, mine),
+      doubtAgain: unknownAfterRetake,
+      verdict: () => executed,
+    },
+    'that it was not executed': {
+      effects: 'opaque',
+      doubt: (mine) => unknownBy(ledger, mine),
+      doubtAgain: unknownAfterRetake,
+      verdict: () => notExecuted,
+    },
+    'that it be accepted again': {
+      effects: 'opaque',
+      doubt: unknownAccepted,
+      doubtAgain: async (unknown) => {
+        const again = await ledger.settle(unknown, { to: 'accepted', ...resolver(unknown.pk) });
+        return unknownAfterAccept(ledger, movedRecord<Accepted>(again));
+      },
+      verdict: (pk) => ({ to: 'accepted', ...resolver(pk) }),
+    },
+    'that it go back to work': {
+      effects: 'steps',
+      doubt: unknownIntent,
+      doubtAgain: async (unknown) =>
+        unknownIntent(movedRecord<InProgress>(await ledger.settle(unknown, backToWork(unknown.pk)))),
+      verdict: backToWork,
+    },
+  };
+
+  for (const [what, { effects, doubt, doubtAgain, verdict }] of Object.entries(verdicts)) {
+    const delayed = async () => {
+      const unknown = await doubt(await inProgress(ledger, { effects }));
+      const call = await onItsWay((slowLedger) => slowLedger.settle(unknown, verdict(unknown.pk)));
+      return { unknown, call };
+    };
+    /** A steps record is completed by its late owner, any other by a verdict. */
+    const end = async (unknown: Unknown) => {
+      const { outbox: _, ...outcome } = outcomeAt(LATER);
+      const ended =
+        effects === 'steps'
+          ? await ledger.completeLate(unknown, outcome)
+          : await ledger.settle(unknown, executed);
+      assert.equal(ended.kind, 'moved');
+    };
+
+    it(`${what} changes nothing once the record is completed`, async () => {
+      const { unknown, call } = await delayed();
+      await end(unknown);
+      await assertChangesNothing(call, unknown.pk);
+    });
+
+    it(`${what} changes nothing once the next attempt is unknown as well`, async () => {
+      const { unknown, call } = await delayed();
+      const again = await doubtAgain(unknown);
+      assert.ok(again.attempt > unknown.attempt);
+      await assertChangesNothing(call, unknown.pk);
+    });
+
+    it(`${what} changes nothing once the key was reused and is unknown as well`, async () => {
+      const { unknown, call } = await delayed();
+      await end(unknown);
+      const next = { pk: unknown.pk, effects, now: EXPIRED, leaseUntil: EXPIRED + LEASE_MS };
+      const again = await doubt(await inProgress(ledgerAt(EXPIRED), next));
+      assert.equal(again.attempt, unknown.attempt, 'only the operation differs');
+      await assertChangesNothing(call, unknown.pk);
+    });
+  }
 
   it('of an accepted record changes nothing once it was accepted again', async () => {
     const first = await acceptedBy(ledger, await inProgress(ledger));
-    const final = { to: 'completed', ...outcomeAt(LATER) } as const;
-    const call = await onItsWay((slowLedger) => slowLedger.settleAccepted(first, final));
-    const unknown = movedRecord<Awaited<ReturnType<typeof unknownBy>>>(
-      await ledger.settleAccepted(first, { to: 'unknown', ...doubtAt(first.pk, LATER) }),
-    );
-    const reentry = { owner: 'the dispatcher', now: LATER, due: dueOf(first.pk, LATER) };
-    assert.equal((await ledger.settle(unknown, { to: 'accepted', ...reentry })).kind, 'moved');
+    const call = await onItsWay((slowLedger) => slowLedger.settleAccepted(first, executed));
+    const unknown = await unknownAfterAccept(ledger, first);
+    const again = await ledger.settle(unknown, { to: 'accepted', ...resolver(first.pk) });
+    assert.equal(again.kind, 'moved');
     await assertChangesNothing(call, first.pk);
+  });
+});
+
+describe('a delayed delivery of an outbox', () => {
+  const undelivered = { ...outcomeAt(LATER), outbox: deferralAt(LATER).outbox };
+  const complete = async (by: Ledger<TransactWrite>, mine: InProgress) =>
+    (await completedBy(by, mine, undelivered)) as CompletedUndelivered;
+
+  it('changes nothing once the outbox is delivered', async () => {
+    const done = await complete(ledger, await inProgress(ledger));
+    const call = await onItsWay((slowLedger) => slowLedger.deliver(done, undelivered.ttl + 1));
+    assert.equal((await ledger.deliver(done, undelivered.ttl)).kind, 'moved');
+    await assertChangesNothing(call, done.pk);
+  });
+
+  it('changes nothing once the key was reused and has an outbox of its own', async () => {
+    const done = await complete(ledger, await inProgress(ledger));
+    const call = await onItsWay((slowLedger) => slowLedger.deliver(done, undelivered.ttl));
+    assert.equal((await ledger.deliver(done, undelivered.ttl)).kind, 'moved');
+    const later = ledgerAt(EXPIRED);
+    const next = { pk: done.pk, now: EXPIRED, leaseUntil: EXPIRED + LEASE_MS };
+    await complete(later, await inProgress(later, next));
+    await assertChangesNothing(call, done.pk);
+  });
+});
+
+describe('a move by someone who is wrong about the state', () => {
+  /** What they take it for, with the true fence: so that only the state's own clause can refuse it. */
+  const failedLook = { status: 'failed_retryable', errorCode: 'none', completedAt: START } as const;
+  const unknownLook = { status: 'unknown', errorCode: 'none', leaseUntil: START } as const;
+
+  it('does not retake an attempt that is running', async () => {
+    const mine = await inProgress(ledger);
+    const taken = await ledger.retake({ ...mine, ...failedLook, expiresAt: 0, ttl: 0 }, attemptAt(LATER));
+    assert.deepEqual(taken, { kind: 'held', record: mine });
+    assert.deepEqual(await ledger.read(mine.pk), mine);
+  });
+
+  it('does not accept again what is accepted', async () => {
+    const accepted = await acceptedBy(ledger, await inProgress(ledger));
+    const reentry = { owner: randomUUID(), now: LATER, due: dueOf(accepted.pk, LATER) };
+    const settled = await ledger.settle(
+      { ...accepted, ...unknownLook, due: reentry.due },
+      { to: 'accepted', ...reentry },
+    );
+    assert.deepEqual(settled, { kind: 'fenced', record: accepted });
+    assert.deepEqual(await ledger.read(accepted.pk), accepted);
   });
 });

@@ -3,7 +3,12 @@ import { randomUUID } from 'node:crypto';
 import { DynamoDBDocumentClient, GetCommand } from '@aws-sdk/lib-dynamodb';
 import { afterAll, describe, it } from 'vitest';
 import { limits } from '../../lib/core/limits.ts';
-import type { InProgress, LedgerRecord } from '../../lib/core/record.ts';
+import type {
+  CompletedDelivered,
+  CompletedUndelivered,
+  InProgress,
+  LedgerRecord,
+} from '../../lib/core/record.ts';
 import { dynamoDbLedger } from '../../lib/ledger/dynamodb.ts';
 import type { Ledger } from '../../lib/ledger/ledger.ts';
 import type { TransactWrite } from '../../lib/ledger/table.ts';
@@ -11,6 +16,7 @@ import {
   acceptedBy,
   attemptAt,
   claimOf,
+  completedBy,
   deferralAt,
   doubtAt,
   dueOf,
@@ -107,7 +113,7 @@ type LossyMove = (
   lossy: Ledger<TransactWrite>,
 ) => Promise<{ readonly kind: string; readonly record?: LedgerRecord | undefined }>;
 
-/** What an owner or a resolver does under a fence of its own: found done, it was done by an earlier try. */
+/** Found done as it would have done it, each was done by an earlier try of the same call. */
 const moves: Readonly<Record<string, LossyMove>> = {
   complete: async (lossy) => lossy.complete(await inProgress(sound), outcomeAt(LATER)),
   release: async (lossy) => lossy.release(await inProgress(sound), failureAt(LATER)),
@@ -133,6 +139,34 @@ const moves: Readonly<Record<string, LossyMove>> = {
   watch: async (lossy) => {
     const mine = await inProgress(sound);
     return lossy.watch(mine, dueOf(mine.pk, LATER));
+  },
+  lapse: async (lossy) =>
+    lossy.lapse(await inProgress(sound), {
+      to: 'failed_retryable',
+      skewMs: SKEW_MS,
+      ...failureAt(LAPSED),
+    }),
+  'settlement as executed': async (lossy) =>
+    lossy.settle(await unknownBy(sound, await inProgress(sound)), { to: 'completed', ...outcomeAt(LATER) }),
+  'settlement as not executed': async (lossy) =>
+    lossy.settle(await unknownBy(sound, await inProgress(sound)), {
+      to: 'failed_retryable',
+      ...failureAt(LATER),
+    }),
+  'settlement of an accepted record': async (lossy) =>
+    lossy.settleAccepted(await acceptedBy(sound, await inProgress(sound)), {
+      to: 'completed',
+      ...outcomeAt(LATER),
+    }),
+  'delivery of an outbox': async (lossy) => {
+    const outcome = { ...outcomeAt(LATER), outbox: deferralAt(LATER).outbox };
+    const done = await completedBy(sound, await inProgress(sound), outcome);
+    return lossy.deliver(done as CompletedUndelivered, outcome.ttl);
+  },
+  reopening: async (lossy) => {
+    const declined = outcomeAt(LATER, '"declined"', 402);
+    const done = await completedBy(sound, await inProgress(sound), declined);
+    return lossy.reopen(done as CompletedDelivered, failureAt(LATER));
   },
   'settlement back to accepted': async (lossy) => {
     const unknown = await unknownAfterAccept(sound, await acceptedBy(sound, await inProgress(sound)));
@@ -264,6 +298,12 @@ for (const [mode, plan] of Object.entries(modes)) {
     });
   });
 }
+
+it('a hand-back that was refused is not mistaken for one that was made', async () => {
+  const mine = await inProgress(sound, { effects: 'transactional' });
+  const refused = await sound.handBack(mine, mine.leaseUntil, dueOf(mine.pk, LATER));
+  assert.deepEqual(refused, { kind: 'fenced', record: mine });
+});
 
 async function atOnce(workers: number, count: number, work: (index: number) => Promise<void>): Promise<void> {
   const indexes = Array.from({ length: count }).keys();

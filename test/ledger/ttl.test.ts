@@ -7,6 +7,7 @@ import { schedule } from '../../lib/core/policy.ts';
 import type {
   Accepted,
   CompletedDelivered,
+  CompletedUndelivered,
   FailedRetryable,
   InProgress,
   LedgerRecord,
@@ -108,14 +109,10 @@ const lapsedToFailed = async () =>
       ...failureAt(LAPSED),
     }),
   );
-const declined = async () =>
-  (await completedBy(
-    ledger,
-    await inProgress(ledger),
-    outcomeAt(LATER, '"declined"', 402),
-  )) as CompletedDelivered;
-const reopened = async () =>
-  movedRecord<FailedRetryable>(await ledger.reopen(await declined(), failureAt(LATER)));
+const reopened = async (status = 402) => {
+  const done = await completedBy(ledger, await inProgress(ledger), outcomeAt(LATER, '"declined"', status));
+  return movedRecord<FailedRetryable>(await ledger.reopen(done as CompletedDelivered, failureAt(LATER)));
+};
 
 /** Every way into a state whose outcome is open. */
 const open: Readonly<Record<string, () => Promise<LedgerRecord>>> = {
@@ -209,6 +206,13 @@ const terminal: Readonly<Record<string, readonly [at: number, () => Promise<Ledg
     LATER,
     async () => movedRecord(await ledger.settleAccepted(await acceptedAgain(), executed)),
   ],
+  'the delivery of an outbox': [
+    LATER,
+    async () => {
+      const done = await completedBy(ledger, await inProgress(ledger), undelivered);
+      return movedRecord(await ledger.deliver(done as CompletedUndelivered, undelivered.ttl));
+    },
+  ],
   'a release': [START, async () => failedBy(ledger, await inProgress(ledger))],
   'a lapse of a transactional attempt': [LAPSED, lapsedToFailed],
   'a verdict that it was not executed': [
@@ -218,7 +222,8 @@ const terminal: Readonly<Record<string, readonly [at: number, () => Promise<Ledg
       return movedRecord(await ledger.settle(unknown, { to: 'failed_retryable', ...failureAt(LATER) }));
     },
   ],
-  'a reopening': [LATER, reopened],
+  'a reopening': [LATER, () => reopened()],
+  'a reopening of what was answered below 200': [LATER, () => reopened(199)],
 };
 
 describe('the evidence of an open outcome is never evicted', () => {

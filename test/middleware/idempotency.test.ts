@@ -378,7 +378,7 @@ describe('an opaque operation', () => {
       opaque,
     );
     const key = randomUUID();
-    const first = await call(post({ key }), 1_050);
+    const first = await call(post({ key }), 1_600);
     expect(aborted).toBe(true);
     expect(first).toMatchObject({ statusCode: 201, body: '"just in time"' });
     expect((await call(post({ key }))).headers['Idempotent-Replayed']).toBe('true');

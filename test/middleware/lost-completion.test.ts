@@ -120,6 +120,40 @@ describe('a store that falls silent after the handler has succeeded', () => {
   });
 });
 
+describe('duplicates that wait', () => {
+  it('for less time than they would are told 409, and do not count as failures of the store', async () => {
+    let now = 1_900_000_000_000;
+    const clock = () => now;
+    const sleep = async (ms: number) => {
+      now += ms;
+    };
+    let finish = (): void => {};
+    const gate = new Promise<void>((resolve) => {
+      finish = resolve;
+    });
+    let runs = 0;
+    const { call } = stage(
+      memoryLedger({ clock }),
+      async () => {
+        runs += 1;
+        if (runs === 1) await gate;
+        return created();
+      },
+      { effects: 'transactional', inFlight: 'wait', clock, sleep },
+    );
+    const key = randomUUID();
+    const first = call(post({ key }), 600_000);
+    while (runs === 0) await Promise.resolve();
+    const answers: number[] = [];
+    for (let request = 0; request < 5; request += 1)
+      answers.push((await call(post({ key }), 3_000)).statusCode);
+    answers.push((await call(post({ key: randomUUID() }))).statusCode);
+    finish();
+    await first;
+    expect(answers).toEqual([409, 409, 409, 409, 409, 201]);
+  });
+});
+
 describe('a late owner', () => {
   it('answers from the record that another attempt completed, not from its own memory', async () => {
     let now = 1_900_000_000_000;
