@@ -62,7 +62,7 @@ export type {
   WriteRefusal,
 } from './ledger/ledger.ts';
 export { createTableInput, dueShard, ledgerTable } from './ledger/schema.ts';
-export type { TransactWrite } from './ledger/table.ts';
+export type { BodySeals, TransactWrite } from './ledger/table.ts';
 export { ledgerClient } from './ledger/table.ts';
 export type { OnceContext } from './middleware/idempotency.ts';
 export { idempotency } from './middleware/idempotency.ts';

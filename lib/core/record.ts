@@ -21,8 +21,10 @@ export interface StoredResponse {
   readonly headers: Reply['headers'];
   readonly base64: boolean;
   readonly encoding: 'identity' | 'zstd';
-  /** Of the plain body: a body put together wrongly is noticed instead of replayed. */
+  /** Only the caller's own `open` can read it. */
+  readonly sealed?: true;
   readonly length: number;
+  /** Of the body, or of its sealed form: what is put together wrongly is noticed instead of replayed. */
   readonly crc: number;
   readonly body: { readonly inline: Uint8Array } | { readonly set: string; readonly chunks: number };
 }

@@ -241,6 +241,7 @@ function decodeResponse(read: Reader): StoredResponse {
     headers: inner.list('headers').map((pair) => decodeHeader(pair, inner)),
     base64: inner.flag('base64'),
     encoding: inner.oneOf('encoding', ['identity', 'zstd']),
+    ...(inner.has('sealed') && inner.flag('sealed') && { sealed: true as const }),
     length: inner.whole('length'),
     crc: inner.whole('crc'),
     body: inner.has('chunks')

@@ -29,7 +29,7 @@ import {
   type StoredResponse,
   type Unknown,
 } from '../core/record.ts';
-import { packReply, unpackReply } from './body.ts';
+import { packReply, storedBytes, unpackReply } from './body.ts';
 import { itemVersions, requireReadable } from './item.ts';
 import type { Committed, Ledger, Moved, Taken, WriteRefusal } from './ledger.ts';
 import { concluded, handedBackAt, holdsStep, inProgressOf, isSame, ownedAfterAll, reached } from './own.ts';
@@ -297,7 +297,8 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
 
     async reply(pk, response) {
       const set = 'set' in response.body ? response.body.set : '';
-      return structuredClone(unpackReply(pk, response, chunks.get(`${pk} ${set}`) ?? []));
+      const bytes = storedBytes(pk, response, chunks.get(`${pk} ${set}`) ?? []);
+      return structuredClone(unpackReply(pk, response, bytes));
     },
 
     async due(shard, before, limit, from) {

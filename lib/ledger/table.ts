@@ -28,7 +28,7 @@ import type {
   Reply,
   StoredResponse,
 } from '../core/record.ts';
-import { packReply, unpackReply } from './body.ts';
+import { compressed, packReply, type StoredBytes, storedBytes, unpackReply, unreadable } from './body.ts';
 import { type Change, type Clause, conditionOf } from './expression.ts';
 import { decode, encode, type Item, type ItemVersions } from './item.ts';
 import type { DuePage, Until, WriteRefusal } from './ledger.ts';
@@ -38,10 +38,18 @@ import { refusal, storeCaller, tooManyWrites } from './store-call.ts';
 /** One of the caller's own writes, as `@aws-sdk/lib-dynamodb` takes it. */
 export type TransactWrite = NonNullable<TransactWriteCommandInput['TransactItems']>[number];
 
+/** What passes through here is the body alone; the record's name is to be bound to it as associated data. */
+export interface BodySeals {
+  seal(body: Uint8Array, operationRef: string): Uint8Array | Promise<Uint8Array>;
+  open(sealed: Uint8Array, operationRef: string): Uint8Array | Promise<Uint8Array>;
+}
+
 export interface TableOptions {
   readonly tableName: string;
   /** From `ledgerClient()`: the SDK must not retry by itself. */
   readonly client: DynamoDBClient;
+  /** Encrypts stored bodies with a key of the caller's own. Bodies stored before stay readable. */
+  readonly seals?: BodySeals;
   readonly clock?: () => EpochMs;
   readonly random?: () => number;
   readonly sleep?: (ms: number) => Promise<void>;
@@ -70,7 +78,7 @@ type Refused = { readonly reasons: readonly WriteRefusal<TransactWrite>[] };
 
 /** The ledger's table as its moves use it: conditional writes of records, chunked bodies, the due index. */
 export function openTable(options: TableOptions, versions: ItemVersions, chunkClauses: readonly Clause[]) {
-  const { tableName, client, clock = Date.now, random = Math.random, sleep = pause } = options;
+  const { tableName, client, seals, clock = Date.now, random = Math.random, sleep = pause } = options;
   const documents = DynamoDBDocumentClient.from(client, { marshallOptions: { removeUndefinedValues: true } });
   const call = storeCaller({ clock, random, sleep, requestTimeoutMs: schedule.requestTimeoutMs });
   let checked: Promise<void> | undefined;
@@ -94,6 +102,23 @@ export function openTable(options: TableOptions, versions: ItemVersions, chunkCl
   /** Exceptions carry the item in DynamoDB's own notation; the document client does not translate those. */
   function recordIn(item: Record<string, AttributeValue> | undefined): LedgerRecord | undefined {
     return item && decode(unmarshall(item), versions);
+  }
+
+  async function stored(pk: string, reply: Reply): Promise<StoredBytes> {
+    const plain = compressed(reply);
+    if (!seals) return plain;
+    return { ...plain, bytes: new Uint8Array(await seals.seal(plain.bytes, pk)), sealed: true };
+  }
+
+  async function opened(pk: string, response: StoredResponse, chunks: readonly Uint8Array[]): Promise<Reply> {
+    const bytes = storedBytes(pk, response, chunks);
+    if (!response.sealed) return unpackReply(pk, response, bytes);
+    if (!seals) throw unreadable(pk, 'it is sealed, and this ledger was given nothing to open it with');
+    try {
+      return unpackReply(pk, response, await seals.open(bytes, pk));
+    } catch (cause) {
+      throw unreadable(pk, 'its seal does not open', cause);
+    }
   }
 
   const keyOf = (pk: string) => ({ pk, sk: RECORD_SK });
@@ -200,7 +225,7 @@ export function openTable(options: TableOptions, versions: ItemVersions, chunkCl
       until: EpochMs,
     ): Promise<StoredResponse> {
       const { ttl = 0, openEnded = false } = kept;
-      const { response, set, chunks } = packReply(reply, owner, openEnded);
+      const { response, set, chunks } = packReply(reply, owner, openEnded, await stored(pk, reply));
       const lastingUntil = openEnded ? Math.ceil(clock() / 1_000) + schedule.openEndedSeconds : 0;
       const items = chunks.map((body, index) => ({
         pk,
@@ -220,7 +245,7 @@ export function openTable(options: TableOptions, versions: ItemVersions, chunkCl
     },
 
     async fetch(pk: string, response: StoredResponse, until: EpochMs): Promise<Reply> {
-      if ('inline' in response.body) return unpackReply(pk, response, []);
+      if ('inline' in response.body) return opened(pk, response, []);
       const chunks: Uint8Array[] = [];
       let from: Item | undefined;
       do {
@@ -239,7 +264,7 @@ export function openTable(options: TableOptions, versions: ItemVersions, chunkCl
         for (const { body } of page.Items ?? []) if (body instanceof Uint8Array) chunks.push(body);
         from = page.LastEvaluatedKey;
       } while (from);
-      return unpackReply(pk, response, chunks);
+      return opened(pk, response, chunks);
     },
 
     async due(

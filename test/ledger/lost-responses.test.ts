@@ -50,7 +50,7 @@ const KEYS = 250;
 const CROWDED_EVERY = 4;
 const CROWD = 4;
 const KEYS_AT_ONCE = 8;
-const KEYS_PER_MOVE = 6;
+const KEYS_PER_MOVE = 4;
 
 const { tableName, client, newClient } = useTable();
 const documents = DynamoDBDocumentClient.from(client);

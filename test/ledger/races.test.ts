@@ -113,7 +113,7 @@ describe('a race on DynamoDB', () => {
     ['transactional', () => ({ to: 'failed_retryable', ...failureAt(LAPSED) })],
   ];
   for (const [effects, target] of lapses) {
-    it(`between completing and lapsing an ${effects} attempt has one winner, seen by the other`, async () => {
+    it(`between completing and lapsing (${effects}) has one winner, seen by the other`, async () => {
       await atOnce(KEYS_AT_ONCE, RACES, async (index) => {
         const mine = await inProgress(ledger, { effects });
         const [complete, lapse] = await eitherFirst(
