@@ -20,7 +20,7 @@ import type { Due, EpochMs, Fence, InProgress, LedgerRecord, Status, Step } from
 import { type Change, type Clause, stepUpdateOf, updateOf } from './expression.ts';
 import { type ItemVersions, itemVersions, requireReadable } from './item.ts';
 import type { Committed, Ledger, Moved, Reuse, Taken } from './ledger.ts';
-import { concluded, handedBackAt, holdsStep, inProgressOf, isSame, ownedAfterAll, reached } from './own.ts';
+import { concluded, holdsStep, inProgressOf, isSame, ownedAfterAll, reached } from './own.ts';
 import { openTable, type TableOptions, type TransactWrite } from './table.ts';
 
 export interface DynamoDbLedgerOptions extends TableOptions {
@@ -254,7 +254,7 @@ export function dynamoDbLedger(
     async handBack(mine, now, due, call) {
       const to = handedBack(mine, now, due);
       const change = updateOf(mine, to, [statusIs('in_progress'), ...attemptIs(mine), isSteps]);
-      return concluded(await move(to, change, table.until(call)), handedBackAt(mine, now));
+      return move(to, change, table.until(call));
     },
 
     async openStep(mine, name, now, call) {

@@ -32,7 +32,7 @@ import {
 import { packReply, storedBytes, unpackReply } from './body.ts';
 import { itemVersions, requireReadable } from './item.ts';
 import type { Committed, Ledger, Moved, Taken, WriteRefusal } from './ledger.ts';
-import { concluded, handedBackAt, holdsStep, inProgressOf, isSame, ownedAfterAll, reached } from './own.ts';
+import { concluded, holdsStep, inProgressOf, isSame, ownedAfterAll, reached } from './own.ts';
 import { tooManyWrites } from './store-call.ts';
 
 export interface MemoryLedgerOptions<W> {
@@ -189,8 +189,7 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
     },
 
     async handBack(mine, now, due) {
-      const moved = move(mine, stepsOf(mine), (running) => handedBack(running, now, due));
-      return concluded(moved, handedBackAt(mine, now));
+      return move(mine, stepsOf(mine), (running) => handedBack(running, now, due));
     },
 
     async openStep(mine, name, now) {

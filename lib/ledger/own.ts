@@ -46,10 +46,6 @@ export function inProgressOf(mine: Fence) {
   return reached(mine, 'in_progress');
 }
 
-export function handedBackAt(mine: Fence, now: EpochMs) {
-  return (found: LedgerRecord): found is InProgress => inProgressOf(mine)(found) && found.leaseUntil === now;
-}
-
 export function holdsStep(mine: Fence, name: string, step: Step) {
   return (found: LedgerRecord): found is InProgress =>
     inProgressOf(mine)(found) && isDeepStrictEqual(found.steps.get(name), step);
