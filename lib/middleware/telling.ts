@@ -53,6 +53,12 @@ export function teller(
 /** Enough to write one item, and to abort a call that would come too late. */
 const NEAR_END_MS = 500;
 
+interface DeadlineWatch {
+  readonly signal: AbortSignal;
+  /** Stops the watch, and waits for what it may already have begun. */
+  stop(): Promise<void>;
+}
+
 /** Near the deadline: aborts what could come too late, and says that the outcome is unknown while there is time to. */
 export function watchDeadline<W>(
   run: Pick<Engine<W>, 'giveUp'>,
@@ -60,7 +66,7 @@ export function watchDeadline<W>(
   operation: Operation,
   mine: InProgress,
   now: EpochMs,
-) {
+): DeadlineWatch {
   const aborter = new AbortController();
   let givingUp: Promise<void> = Promise.resolve();
   const timer = setTimeout(
@@ -76,7 +82,6 @@ export function watchDeadline<W>(
   ).unref();
   return {
     signal: aborter.signal,
-    /** Stops the watch, and waits for what it may already have begun. */
     async stop() {
       clearTimeout(timer);
       await givingUp;
