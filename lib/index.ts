@@ -66,6 +66,7 @@ export type { BodySeals, TransactWrite } from './ledger/table.ts';
 export { ledgerClient } from './ledger/table.ts';
 export type { OnceContext } from './middleware/idempotency.ts';
 export { idempotency } from './middleware/idempotency.ts';
+export { idempotent } from './middleware/idempotent.ts';
 export {
   KeyExpired,
   KeyReused,
