@@ -6,10 +6,9 @@ import { randomUUID } from 'node:crypto';
 import { parseArgs } from 'node:util';
 import { CreateTableCommand } from '@aws-sdk/client-dynamodb';
 import { createTableInput } from '../lib/ledger/schema.ts';
-import { ledgerClient } from '../lib/ledger/table.ts';
 import { EPISODE_STEPS, movesNotSeen, runEpisode, type Tally } from '../test/support/differential.ts';
 import { startDynamoDb } from '../test/support/dynamodb-local.ts';
-import { localClientConfig } from '../test/support/local-client.ts';
+import { localLedgerClient } from '../test/support/local-client.ts';
 
 const { values } = parseArgs({
   options: { steps: { type: 'string', default: '100000' }, from: { type: 'string', default: '1' } },
@@ -18,7 +17,7 @@ const episodes = Math.ceil(positive('steps') / EPISODE_STEPS);
 const first = positive('from');
 
 const { endpoint, end } = await startDynamoDb();
-const client = ledgerClient(localClientConfig(endpoint));
+const client = localLedgerClient(endpoint);
 const tableName = `differential-${randomUUID()}`;
 await client.send(new CreateTableCommand(createTableInput(tableName)));
 

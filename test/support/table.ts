@@ -2,8 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { CreateTableCommand, DeleteTableCommand, type DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { afterAll, beforeAll, inject } from 'vitest';
 import { createTableInput } from '../../lib/ledger/schema.ts';
-import { ledgerClient } from '../../lib/ledger/table.ts';
-import { localClientConfig } from './local-client.ts';
+import { localLedgerClient } from './local-client.ts';
 
 export interface TestTable {
   readonly tableName: string;
@@ -15,9 +14,7 @@ export interface TestTable {
 /** A table of the test file's own, created before its tests and gone after them. */
 export function useTable(): TestTable {
   const tableName = `test-${randomUUID()}`;
-  // DynamoDB Local shares two cores with the tests: it may be slow without anything being lost.
-  const requestHandler = { requestTimeout: 30_000 };
-  const newClient = () => ledgerClient({ ...localClientConfig(inject('dynamoDbEndpoint')), requestHandler });
+  const newClient = () => localLedgerClient(inject('dynamoDbEndpoint'));
   const client = newClient();
   beforeAll(async () => {
     await client.send(new CreateTableCommand(createTableInput(tableName)));
