@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
 
@@ -15,8 +16,10 @@ export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
     globalSetup: ['test/support/dynamodb-local.ts'],
+    // Half of a file's time is waiting for DynamoDB Local; one worker per core leaves the cores idle.
+    maxWorkers: Math.max(2, availableParallelism()),
     // DynamoDB Local and the file's own loop share two cores; a slow machine is not a failing test.
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    testTimeout: 600_000,
+    hookTimeout: 600_000,
   },
 });

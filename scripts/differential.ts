@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { parseArgs } from 'node:util';
 import { CreateTableCommand } from '@aws-sdk/client-dynamodb';
 import { createTableInput } from '../lib/ledger/schema.ts';
-import { EPISODE_STEPS, movesNotSeen, runEpisode, type Tally } from '../test/support/differential.ts';
+import { EPISODE_STEPS, movesNotSeen, runEpisodes, type Tally } from '../test/support/differential.ts';
 import { startDynamoDb } from '../test/support/dynamodb-local.ts';
 import { localLedgerClient } from '../test/support/local-client.ts';
 
@@ -22,17 +22,18 @@ const tableName = `differential-${randomUUID()}`;
 await client.send(new CreateTableCommand(createTableInput(tableName)));
 
 const tally: Tally = new Map();
-for (let done = 0; done < episodes; done += 1) {
-  const seed = first + done;
-  const fault = await runEpisode({ tableName, client }, seed, tally);
-  if (fault) {
-    say(`\n${fault}\nRun it again: npm run differential -- --from ${seed} --steps ${EPISODE_STEPS}\n`);
-    end();
-    process.exit(1);
-  }
-  const steps = (done + 1) * EPISODE_STEPS;
-  say(`\r${steps} of ${episodes * EPISODE_STEPS} steps agree; to go on from here: --from ${seed + 1}   `);
+let done = 0;
+const seeds = Array.from({ length: episodes }, (_, index) => first + index);
+const fault = await runEpisodes({ tableName, client }, seeds, tally, () => {
+  done += 1;
+  say(`\r${done * EPISODE_STEPS} of ${episodes * EPISODE_STEPS} steps   `);
+});
+if (fault) {
+  say(`\n${fault}\nRun it again: npm run differential -- --from <its seed> --steps ${EPISODE_STEPS}\n`);
+  end();
+  process.exit(1);
 }
+say(`\nAll agree; to go on from here: --from ${first + episodes}`);
 end();
 
 const unseen = movesNotSeen(tally);

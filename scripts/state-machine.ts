@@ -53,8 +53,9 @@ The dot on top is a key without a record, and one whose record has expired: both
 is the end of a record, some time after its retention. Each arrow names its moves and, in brackets, who makes them.`;
 
 const aboutTable = `Every move is one conditional write. If the condition does not hold, somebody else was faster: nothing is
-written, and whoever tried goes by the record as it is now. Recording a step, or when to look at a record again,
-changes no state and is not a move. There is no unconditional write, and no delete but DynamoDB's own after the TTL.`;
+written, and whoever tried goes by the record as it is now. Recording a step, what is known of an event's delivery, or
+when to look at a record again changes no state and is not a move, but is a conditional write like any other. There is
+no unconditional write, and no delete but DynamoDB's own after the TTL.`;
 
 export function renderStateMachine(): string {
   const meanings = Object.entries(states).map(([state, { means, duplicate }]) => [

@@ -8,6 +8,7 @@ import {
   type FailedRetryable,
   type InProgress,
   type LedgerRecord,
+  lapsesAt,
   leasePassed,
   openStep,
   type Unknown,
@@ -83,7 +84,11 @@ export function decide(
 }
 
 /** What stands against running an abandoned attempt again. It ran under the record's effects, not under today's. */
-function doubtAbout(record: InProgress, request: RequestClaim, policy: Policy): Doubt | undefined {
+function doubtAbout(
+  record: InProgress,
+  request: Pick<RequestClaim, 'leaseUntil'>,
+  policy: Pick<Policy, 'effects' | 'dedupeWindowMs'>,
+): Doubt | undefined {
   switch (record.effects) {
     case 'transactional':
       return undefined;
@@ -100,6 +105,29 @@ function doubtAbout(record: InProgress, request: RequestClaim, policy: Policy): 
     default:
       return record.effects satisfies never;
   }
+}
+
+export type Abandoned =
+  /** Its owner may be alive until then. */
+  | { readonly kind: 'wait'; readonly until: EpochMs }
+  | { readonly kind: 'lapse'; readonly doubt: Doubt }
+  /** Nothing happened, and whoever comes next may run it. */
+  | { readonly kind: 'release' }
+  /** Its function can be invoked again. */
+  | { readonly kind: 'complete' }
+  /** Only its client can resume it, or an operator. */
+  | { readonly kind: 'park' };
+
+/** What becomes of an attempt that nobody asks about, so that nothing stays open for want of a client. */
+export function decideAbandoned(record: InProgress, now: EpochMs, policy: Policy, runMs: number): Abandoned {
+  if (!leasePassed(record, now, policy.skewMs)) {
+    return { kind: 'wait', until: lapsesAt(record, policy.skewMs) };
+  }
+  // Whether its function still has the steps is for the function to say, when it is invoked.
+  const doubt = doubtAbout(record, { leaseUntil: now + runMs }, { ...policy, effects: record.effects });
+  if (doubt) return { kind: 'lapse', doubt };
+  if (record.effects === 'transactional') return { kind: 'release' };
+  return { kind: record.request ? 'complete' : 'park' };
 }
 
 /** DynamoDB's TTL may be days late, so expiry is a comparison, never the absence of the item. */
@@ -125,16 +153,37 @@ export type Ending =
   | { readonly kind: 'replied'; readonly status: number; readonly deferred: boolean }
   | { readonly kind: 'threw'; readonly notExecuted: boolean };
 
-export type Conclusion = 'complete' | 'accept' | 'release' | 'markUnknown';
+export type Conclusion = 'complete' | 'accept' | 'release' | 'markUnknown' | 'handBack';
+
+/** How far an attempt with steps got. */
+export interface Progress {
+  /** A step began, now or in an earlier attempt, or an attempt was lost that may have begun one. */
+  readonly began: boolean;
+  /** An at-most-once effect was tried, and what came of it is not recorded. */
+  readonly openEffect: boolean;
+}
 
 /** Returning one of these asserts that nothing ran: come later, or as you did but slower. */
 const NOT_NOW: ReadonlySet<number> = new Set([408, 425, 429]);
 
+/**
+ * Of an opaque handler this asserts nothing: it is what a provider answers that gave up on us, and what Middy answers in
+ * the name of a handler that is still running (`timeoutEarlyResponse`).
+ */
+const TIMEOUT = 408;
+
 /** What becomes of the record when the handler has ended, by where its effects are. */
-export function conclude(effects: Exclude<Effects, 'steps'>, ending: Ending): Conclusion {
-  const failure = effects === 'transactional' ? 'release' : 'markUnknown';
-  if (ending.kind === 'threw') return ending.notExecuted ? 'release' : failure;
-  if (NOT_NOW.has(ending.status)) return 'release';
+export function conclude(effects: Effects, ending: Ending, { began, openEffect }: Progress): Conclusion {
+  if (effects === 'steps' && openEffect) return 'markUnknown'; // Whatever the handler makes of it.
+  const back = effects === 'steps' && began ? 'handBack' : 'release';
+  const failure = effects === 'opaque' ? 'markUnknown' : back;
+  if (ending.kind === 'threw') return ending.notExecuted ? back : failure;
+  if (NOT_NOW.has(ending.status)) return ending.status === TIMEOUT ? failure : back;
   if (ending.status >= 500) return failure;
   return ending.deferred ? 'accept' : 'complete';
+}
+
+/** What an attempt has begun by the time it starts to run. */
+export function progressOf(record: Pick<InProgress, 'steps' | 'takenOver'>): Progress {
+  return { began: record.takenOver || record.steps.size > 0, openEffect: openStep(record) !== undefined };
 }

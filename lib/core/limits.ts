@@ -27,15 +27,41 @@ export const limits = {
   /** Below this zstd's frame costs more than it saves. */
   compressFromBytes: 200,
 
-  /** Headers, events and step results live on the record, whose 400 KiB they share with everything else. */
-  recordTextMaxLength: 256 * KIB,
-  stepResultMaxLength: 64 * KIB,
+  /** Headers and events live on the record, whose 400 KiB they share with everything else. */
+  recordTextMaxBytes: 256 * KIB,
+
+  /** A recovery point or a delivery's answer is an id and a status; what is longer is moved off the record. */
+  inlineNoteMaxBytes: KIB,
+
+  /** Room for a provider's whole answer; a document belongs into a bucket, and its name into the result. */
+  stepResultMaxBytes: MIB,
+
+  /** With the longest inline results still a quarter of what an item holds. Nobody reads a handler with more. */
+  stepsMax: 64,
+
+  /** With the longest notes on them still a third of what an item holds. More belong into a queue of their own. */
+  eventsMax: 64,
+
+  /**
+   * A request that is kept lives on the record, and a duplicate in flight is billed by the record's size: 64 write units
+   * at the worst. Most JSON requests are under 1 KiB once compressed.
+   */
+  requestMaxBytes: 64 * KIB,
+
+  /** An asynchronous invocation took 256 KB in all for most of Lambda's life, and still does in some Regions. */
+  eventMaxBytes: 240 * KIB,
 
   /** DynamoDB's limit for one TransactWriteItems; one of them is the record. */
   transactionMaxItems: 100,
 
   /** An operation that needs more than this many rescues needs a person, and the record must stay small. */
   movesKept: 16,
+
+  /** A provider is asked by so many at a time: enough to keep up, few enough not to be throttled by it. */
+  dispatchConcurrency: 4,
+
+  /** So many shards are swept at a time; each record in them one after another. */
+  sweepConcurrency: 4,
 
   /** Spreads the index's writes; with 16 the sweep still reads every shard in one go. */
   dueShards: 16,

@@ -6,6 +6,8 @@ import {
   type Completed,
   type CompletedDelivered,
   type CompletedUndelivered,
+  type Delivery,
+  type DoneDelivery,
   type DoneStep,
   type Due,
   type Effects,
@@ -18,8 +20,12 @@ import {
   type Outbox,
   type OutboxEvent,
   openStep,
+  outboxOf,
+  referencesOf,
   type Step,
+  type StoredRequest,
   type StoredResponse,
+  type Undelivered,
   type Unknown,
 } from './record.ts';
 import type { Move } from './transitions.ts';
@@ -85,10 +91,16 @@ export interface StepChange {
   readonly step: DoneStep | undefined;
 }
 
-export function reserved(claim: Claim): InProgress {
-  const { now, ...rest } = claim;
+/** What a verdict makes of a delivery in doubt: it has happened. If it has not, there is nothing to note. */
+export interface DeliveryChange {
+  readonly index: number;
+  readonly delivery: DoneDelivery;
+}
+
+export function reserved(claim: Claim, request?: StoredRequest): InProgress {
+  const { pk, tenant, operation, fingerprint, effects, operationId, owner, now, leaseUntil } = claim;
   return {
-    ...rest,
+    ...{ pk, tenant, operation, fingerprint, effects, operationId, owner, leaseUntil },
     status: 'in_progress',
     attempt: 1,
     createdAt: now,
@@ -97,13 +109,19 @@ export function reserved(claim: Claim): InProgress {
     takenOver: false,
     steps: new Map(),
     moves: [],
+    ...(request && { request }),
   };
 }
 
-export function retaken(from: FailedRetryable, by: Attempt): InProgress {
-  // Nothing ran, so no provider has seen our downstream keys yet: their memory counts from here.
-  const fresh = { dedupeSince: by.now, leaseUntil: by.leaseUntil } as const;
-  return { ...common(from), ...nextAttempt(from, by), status: 'in_progress', ...fresh };
+export function retaken(from: FailedRetryable, by: Attempt, request?: StoredRequest): InProgress {
+  return {
+    ...common(from),
+    ...nextAttempt(from, by),
+    status: 'in_progress',
+    dedupeSince: by.now, // Nothing ran, so no provider has seen our downstream keys yet: their memory counts from here.
+    leaseUntil: by.leaseUntil,
+    ...(request && { request }),
+  };
 }
 
 export function takenOver(from: InProgress, by: Attempt): InProgress {
@@ -113,8 +131,13 @@ export function takenOver(from: InProgress, by: Attempt): InProgress {
     status: 'in_progress',
     leaseUntil: by.leaseUntil,
     takenOver: true,
+    ...requestOf(from),
     ...(from.due && { due: from.due }), // It stays where the sweep looks: this attempt may die like the last one.
   };
+}
+
+function requestOf({ request }: { readonly request?: StoredRequest }) {
+  return request && { request };
 }
 
 function nextAttempt(from: LedgerRecord, by: Attempt) {
@@ -130,15 +153,30 @@ export function completed(from: InProgress | Accepted | Unknown, outcome: Outcom
     completedAt: now,
     expiresAt,
   } as const;
-  const acceptedAt = from.status === 'in_progress' ? undefined : from.accepted?.at;
-  const result = acceptedAt === undefined ? base : { ...base, acceptedAt };
+  const acceptance = from.status === 'in_progress' ? undefined : from.accepted;
+  if (move === 'settle' && acceptance) requireNothingAfter(from.pk, acceptance.outbox);
+  const result = acceptance ? { ...base, acceptedAt: acceptance.at, ...referred(acceptance.outbox) } : base;
   return isOutbox(outbox) ? { ...result, outbox } : { ...result, ttl };
 }
 
 /** The last event is delivered: now the record may end like any other. */
 export function delivered(from: CompletedUndelivered, ttl: EpochSeconds): CompletedDelivered {
-  const { outbox: _, due: __, ...rest } = from;
-  return { ...rest, ttl } as CompletedDelivered;
+  const { outbox, due: _, ...rest } = from;
+  return { ...rest, ...referred(outbox), ttl } as CompletedDelivered;
+}
+
+/** A verdict is about one event. Those after it would be lost with the outbox. */
+function requireNothingAfter(pk: string, outbox: Outbox): void {
+  const open = outbox.filter(({ delivery }) => !delivery || delivery.state === 'claimed');
+  if (open.length <= 1) return;
+  throw new InvalidArgument(
+    `Record ${pk} has ${open.length} events that are not delivered: settle it as accepted, with the one that was.`,
+  );
+}
+
+function referred(outbox: Outbox) {
+  const references = referencesOf(outbox);
+  return references.length > 0 ? { references } : {};
 }
 
 function isOutbox(events: readonly OutboxEvent[]): events is Outbox {
@@ -176,20 +214,39 @@ export function uncertain(from: InProgress | Accepted, doubt: Uncertainty, move:
   const base = { ...common(from, move, now), status: 'unknown', errorCode, due } as const;
   return from.status === 'accepted'
     ? { ...base, leaseUntil: now, accepted: from.accepted }
-    : { ...base, leaseUntil: from.leaseUntil };
+    : { ...base, leaseUntil: from.leaseUntil, ...requestOf(from) };
 }
 
-export function handedBack(from: InProgress, now: EpochMs, due: Due): InProgress {
-  return { ...common(from, 'handBack', now), status: 'in_progress', leaseUntil: now, due };
+/** What the completer has counted so far stays, and so does its pause: a function that always fails is not tried for ever. */
+export function handedBack(from: InProgress, now: EpochMs, place: Due): InProgress {
+  const counted = from.due && from.due.parkedAt === undefined ? from.due : undefined;
+  const due = counted ? { ...counted, at: Math.max(counted.at, place.at) } : place;
+  return {
+    ...common(from, 'handBack', now),
+    status: 'in_progress',
+    leaseUntil: now,
+    ...requestOf(from),
+    due,
+  };
 }
 
-export function reaccepted(from: Unknown, by: Reentry): Accepted {
+export function reaccepted(from: Unknown, by: Reentry, change?: DeliveryChange): Accepted {
   if (!from.accepted) {
     throw new InvalidArgument(
       `Record ${from.pk} was never accepted, so it cannot be accepted again: settle it as failed_retryable.`,
     );
   }
-  return { ...reentered(from, by), status: 'accepted', accepted: from.accepted, due: by.due };
+  const [first, ...others] = from.accepted.outbox;
+  const outbox: Outbox = [unclaimed(first), ...others.map(unclaimed)];
+  const accepted = { ...from.accepted, outbox };
+  const to: Accepted = { ...reentered(from, by), status: 'accepted', accepted, due: by.due };
+  return change ? withDelivery(to, change.index, change.delivery) : to;
+}
+
+/** The verdict was that nobody delivered it, so whoever claimed to is out of the way. */
+function unclaimed(event: OutboxEvent): OutboxEvent {
+  const { delivery, ...rest } = event;
+  return delivery?.state === 'claimed' ? rest : event;
 }
 
 export function resumed(from: Unknown, by: Reentry, change: StepChange | undefined): InProgress {
@@ -206,7 +263,15 @@ export function resumed(from: Unknown, by: Reentry, change: StepChange | undefin
   if (change?.step) steps.set(change.name, change.step);
   else if (change) steps.delete(change.name);
   const base = reentered(from, by);
-  return { ...base, status: 'in_progress', leaseUntil: by.now, takenOver: true, steps, due: by.due };
+  return {
+    ...base,
+    status: 'in_progress',
+    leaseUntil: by.now,
+    takenOver: true,
+    steps,
+    ...requestOf(from),
+    due: by.due,
+  };
 }
 
 /** A verdict is as good as a fresh look at the provider: what it may have forgotten counts from here. */
@@ -221,12 +286,36 @@ export function watched<R extends Open>(from: R, due: Due): R {
 
 export function withStep(from: InProgress, name: string, step: Step): InProgress {
   checkStepName(name);
-  if (step.state === 'done' && step.result.length > limits.stepResultMaxLength) {
+  if (!from.steps.has(name) && from.steps.size >= limits.stepsMax) {
     throw new InvalidArgument(
-      `The result of step ${name} has ${step.result.length} characters; at most ${limits.stepResultMaxLength} fit on the record.`,
+      `Record ${from.pk} has ${from.steps.size} steps; at most ${limits.stepsMax} fit on it.`,
     );
   }
   return { ...from, steps: new Map(from.steps).set(name, step) };
+}
+
+/** What is known of one event's delivery; nothing, once it is known that nobody delivered it. */
+export function withDelivery<R extends Undelivered>(
+  from: R,
+  index: number,
+  delivery: Delivery | undefined,
+): R {
+  const events = outboxOf(from);
+  const event = events[index];
+  if (!event) {
+    throw new InvalidArgument(`Record ${from.pk} has ${events.length} events, and none with index ${index}.`);
+  }
+  const { delivery: _, ...rest } = event;
+  const outbox = events.with(index, delivery ? { ...rest, delivery } : rest);
+  const to = delivery && delivery.state !== 'claimed' ? uncounted(from) : from;
+  return to.status === 'accepted' ? { ...to, accepted: { ...to.accepted, outbox } } : { ...to, outbox };
+}
+
+/** What was tried in vain was this event; the next one starts anew. */
+function uncounted<R extends Undelivered>(record: R): R {
+  if (!record.due) return record;
+  const { tries: _, error: __, ...due } = record.due;
+  return { ...record, due };
 }
 
 const STEP_NAME = /^[A-Za-z][A-Za-z0-9_.-]{0,63}$/;

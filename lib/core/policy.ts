@@ -62,6 +62,9 @@ export const schedule = {
   /** A mobile client on a bad network retries for minutes; under an hour of memory is no protection. */
   retentionMinSeconds: HOUR_SECONDS,
 
+  /** Ten years: longer than any law wants receipts kept, and short enough to tell seconds from a timestamp. */
+  retentionMaxSeconds: 3_650 * DAY_SECONDS,
+
   /** How much longer than `expiresAt` the item itself stays: longer than a delayed write can be on its way. */
   ttlMarginSeconds: HOUR_SECONDS,
 
@@ -83,6 +86,24 @@ export const schedule = {
   /** Full jitter from here, doubling: the first retry is quick because most losses are single packets. */
   retryBaseMs: 25,
 
+  /** The first look at an open outcome, and the shortest pause between two. Most providers are back by then. */
+  reconcileBaseMs: 30 * SECOND_MS,
+
+  /** An outage of a provider lasts hours; asking more often than once an hour would only add to it. */
+  reconcileCapMs: HOUR_MS,
+
+  /** Up to an hour with the pauses above: longer than most outages, far inside a provider's memory of our keys. */
+  outboxTries: 8,
+
+  /** As many looks at an open outcome: some four hours, within which most providers have said what happened. */
+  reconcileTries: 10,
+
+  /** As long as Lambda lets any function run: so long a resumed attempt may still call a provider. */
+  runMaxMs: 15 * MINUTE_MS,
+
+  /** One delivery: as long as Stripe's own client waits at the most. */
+  deliverMs: 80 * SECOND_MS,
+
   /** A throttled partition needs up to a second to split or refill; waiting longer only spends the budget. */
   retryCapMs: 500,
 } as const;
@@ -100,9 +121,20 @@ export function expiryAfter(
     throw new InvalidArgument(`${name} is ${seconds}; expected a whole number of at least ${least}.`);
   }
   const expiresAt = completedAt + policy.retentionSeconds * SECOND_MS;
+  return { expiresAt, ttl: ttlAfter(policy, expiresAt) };
+}
+
+/** When DynamoDB may drop an item whose result stops being replayed then. */
+export function ttlAfter(policy: Pick<Policy, 'afterExpiry' | 'goneSeconds'>, expiresAt: number): number {
   const keptSeconds =
     policy.afterExpiry === 'gone'
       ? Math.max(policy.goneSeconds, schedule.ttlMarginSeconds)
       : schedule.ttlMarginSeconds;
-  return { expiresAt, ttl: Math.ceil(expiresAt / SECOND_MS) + keptSeconds };
+  return Math.ceil(expiresAt / SECOND_MS) + keptSeconds;
+}
+
+/** How long to wait after so many tries in vain. Half of it is jitter, so that what failed together does not return together. */
+export function backoffMs(tries: number, random: () => number): number {
+  const pauseMs = Math.min(schedule.reconcileCapMs, schedule.reconcileBaseMs * 2 ** tries);
+  return Math.round(pauseMs * (0.5 + random() / 2));
 }

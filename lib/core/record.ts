@@ -14,12 +14,8 @@ export interface Reply {
   readonly base64: boolean;
 }
 
-/** A reply as the record holds it. Its body is on the record, or in a set of chunks beside it. */
-export interface StoredResponse {
-  readonly schemaVersion: 1;
-  readonly status: number;
-  readonly headers: Reply['headers'];
-  readonly base64: boolean;
+/** Bytes as the table holds them: on the record, or in a set of chunks beside it. */
+export interface StoredBody {
   readonly encoding: 'identity' | 'zstd';
   /** Only the caller's own `open` can read it. */
   readonly sealed?: true;
@@ -29,10 +25,44 @@ export interface StoredResponse {
   readonly body: { readonly inline: Uint8Array } | { readonly set: string; readonly chunks: number };
 }
 
+/** A reply as the record holds it. */
+export interface StoredResponse extends StoredBody {
+  readonly schemaVersion: 1;
+  readonly status: number;
+  readonly headers: Reply['headers'];
+  readonly base64: boolean;
+}
+
+/** What it takes to run the operation again without its client. */
+export interface StoredRequest {
+  /** Which function to invoke, as it was invoked. */
+  readonly function: string;
+  readonly event: StoredBody;
+}
+
+/** Somebody tries to deliver to a provider that does not dedupe. Nobody else may; after `until` it is in doubt. */
+export interface ClaimedDelivery {
+  readonly state: 'claimed';
+  readonly id: string;
+  readonly until: EpochMs;
+}
+
+/** The provider has it. Its reference is kept before the outbox is called delivered. */
+export interface DoneDelivery {
+  readonly state: 'done' | 'refused';
+  readonly at: EpochMs;
+  readonly reference?: string;
+  /** What a deferred operation is to answer once all is delivered. */
+  readonly response?: StoredResponse;
+}
+
+export type Delivery = ClaimedDelivery | DoneDelivery;
+
 export interface OutboxEvent {
   readonly type: string;
   /** JSON text: what is delivered is what was emitted, untouched by any codec between. */
   readonly payload: string;
+  readonly delivery?: Delivery;
 }
 
 /** What is to be delivered: without an event there would be nothing that ever ends the waiting. */
@@ -51,7 +81,8 @@ export interface DoneStep {
   readonly state: 'done';
   readonly attempt: number;
   readonly at: EpochMs;
-  readonly result: string;
+  /** JSON text, empty for a step that returned nothing; elsewhere when it is long or sealed. */
+  readonly result: string | StoredBody;
 }
 
 export type Step = OpenStep | DoneStep;
@@ -61,6 +92,9 @@ export interface Due {
   readonly shard: string;
   readonly at: EpochMs;
   readonly parkedAt?: EpochMs;
+  /** How often it has been tried from here in vain, and what the last try ran into. */
+  readonly tries?: number;
+  readonly error?: string;
 }
 
 /** A move that a healthy request does not make; kept so that an operator can see how the record got here. */
@@ -102,6 +136,7 @@ interface Acceptance {
 export interface InProgress extends Common {
   readonly status: 'in_progress';
   readonly leaseUntil: EpochMs;
+  readonly request?: StoredRequest;
   readonly due?: Due;
 }
 
@@ -118,6 +153,8 @@ interface CompletedBase extends Common {
   readonly expiresAt: EpochMs;
   /** Present if it was accepted on the way: then its business write is committed, whatever the response says. */
   readonly acceptedAt?: EpochMs;
+  /** What providers call what was delivered to them, where they said so. */
+  readonly references?: readonly string[];
 }
 
 export interface CompletedDelivered extends CompletedBase {
@@ -148,6 +185,7 @@ export interface Unknown extends Common {
   readonly errorCode: string;
   /** After this nobody sends a request for it any more; the settling time counts from here. */
   readonly leaseUntil: EpochMs;
+  readonly request?: StoredRequest;
   /** Present if it was accepted before: then the business write is committed, whatever the provider did. */
   readonly accepted?: Acceptance;
   readonly due: Due;
@@ -155,6 +193,9 @@ export interface Unknown extends Common {
 
 export type LedgerRecord = InProgress | Accepted | Completed | FailedRetryable | Unknown;
 export type Status = LedgerRecord['status'];
+
+/** It has events that are not all delivered yet. */
+export type Undelivered = Accepted | CompletedUndelivered;
 
 /** Something is still to be done about it, so it may be put where the sweep looks. */
 export type Open = InProgress | Accepted | CompletedUndelivered | Unknown;
@@ -169,8 +210,32 @@ export function leasePassed(record: { readonly leaseUntil: EpochMs }, now: Epoch
   return record.leaseUntil + skewMs < now;
 }
 
+/** The first moment at which somebody else may act on it. */
+export function lapsesAt(record: { readonly leaseUntil: EpochMs }, skewMs: number): EpochMs {
+  return record.leaseUntil + skewMs + 1;
+}
+
 /** An at-most-once effect whose outcome was never recorded. */
 export function openStep(record: Pick<Common, 'steps'>): string | undefined {
   for (const [name, step] of record.steps) if (step.state === 'open') return name;
   return undefined;
+}
+
+export function isUndelivered(record: LedgerRecord): record is Undelivered {
+  return record.status === 'accepted' || (record.status === 'completed' && record.outbox !== undefined);
+}
+
+export function isOpen(record: LedgerRecord): record is Open {
+  return record.status === 'in_progress' || record.status === 'unknown' || isUndelivered(record);
+}
+
+export function outboxOf(record: Undelivered): Outbox {
+  return record.status === 'accepted' ? record.accepted.outbox : record.outbox;
+}
+
+/** What providers call what they have taken of an outbox. */
+export function referencesOf(outbox: Outbox): readonly string[] {
+  return outbox.flatMap(({ delivery }) =>
+    delivery && delivery.state !== 'claimed' && delivery.reference !== undefined ? [delivery.reference] : [],
+  );
 }

@@ -16,8 +16,8 @@ const MINE = 'owner and attempt are mine';
 const LAPSED = 'owner and attempt as read, lease passed by more than the skew';
 
 /**
- * Every legal move. Nothing else changes a status, and nothing is ever deleted. Saving a step and putting a record where
- * the sweep looks are writes too, under the same fences, but move nothing.
+ * Every legal move. Nothing else changes a status, and nothing is ever deleted. Saving a step, noting a delivery and
+ * putting a record where the sweep looks are writes too, under the same fences, but move nothing.
  */
 export const transitions = [
   { move: 'reserve', from: 'none', to: 'in_progress', by: ['request'], when: 'no item' },
@@ -87,7 +87,13 @@ export const transitions = [
     by: ['dispatcher', 'operator'],
     when: AS_READ,
   },
-  { move: 'settleAccepted', from: 'accepted', to: 'unknown', by: ['dispatcher'], when: AS_READ },
+  {
+    move: 'settleAccepted',
+    from: 'accepted',
+    to: 'unknown',
+    by: ['dispatcher'],
+    when: `${AS_READ}; a claim it names still stands`,
+  },
   {
     move: 'settle',
     from: 'unknown',
@@ -107,7 +113,7 @@ export const transitions = [
     from: 'unknown',
     to: 'accepted',
     by: ['resolver'],
-    when: `${AS_READ}; was accepted; new owner, attempt + 1`,
+    when: `${AS_READ}; was accepted; events as read; new owner, attempt + 1`,
   },
   {
     move: 'settle',

@@ -1,9 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import type { Doubt } from '../core/decide.ts';
 import { RecordUnreadable } from '../core/errors.ts';
+import { limits } from '../core/limits.ts';
 import {
   accepted,
   completed,
+  type DeliveryChange,
   delivered,
   failed,
   handedBack,
@@ -11,16 +13,47 @@ import {
   reserved,
   resumed,
   retaken,
+  type StepChange,
   takenOver,
   uncertain,
   watched,
+  withDelivery,
   withStep,
 } from '../core/moves.ts';
-import type { Due, EpochMs, Fence, InProgress, LedgerRecord, Status, Step } from '../core/record.ts';
-import { type Change, type Clause, stepUpdateOf, updateOf } from './expression.ts';
-import { type ItemVersions, itemVersions, requireReadable } from './item.ts';
-import type { Committed, Ledger, Moved, Reuse, Taken } from './ledger.ts';
-import { concluded, holdsStep, inProgressOf, isSame, ownedAfterAll, reached } from './own.ts';
+import type {
+  Delivery,
+  DoneDelivery,
+  Due,
+  EpochMs,
+  Fence,
+  InProgress,
+  LedgerRecord,
+  Outbox,
+  Status,
+  Step,
+} from '../core/record.ts';
+import { type Change, type Clause, deliveryUpdateOf, stepUpdateOf, updateOf } from './expression.ts';
+import { encodeOutbox, type ItemVersions, itemVersions, requireReadable } from './item.ts';
+import type {
+  AuditEntry,
+  Committed,
+  DeliveredEvent,
+  DeliveryNote,
+  Ledger,
+  Moved,
+  Reuse,
+  Taken,
+} from './ledger.ts';
+import {
+  answeredAs,
+  concluded,
+  holdsDelivery,
+  holdsStep,
+  inProgressOf,
+  isSame,
+  ownedAfterAll,
+  reached,
+} from './own.ts';
 import { openTable, type TableOptions, type TransactWrite } from './table.ts';
 
 export interface DynamoDbLedgerOptions extends TableOptions {
@@ -96,6 +129,11 @@ const dueIs = (due: Due | undefined): Clause =>
       }
     : { text: 'attribute_not_exists(#dueShard)' };
 
+/** What is written as a whole must be as it was read: a delivery noted since would be undone, and made again. */
+const outboxIs = (outbox: Outbox): Clause => ({
+  text: '#outbox = :isOutbox',
+  values: { ':isOutbox': encodeOutbox(outbox) },
+});
 const outboxUndelivered: Clause = { text: 'attribute_exists(#outbox)' };
 const outboxDelivered: Clause = { text: 'attribute_not_exists(#outbox)' };
 const notSuccessful: Clause = {
@@ -113,12 +151,30 @@ const stepOpen = (name: string): Clause => ({
   values: { ':open': 'open' },
   names: { '#step': name },
 });
+/** A verdict adds what nobody recorded, or ends what is open; it never replaces a result. */
+const stepAbsentOrOpen = (name: string): Clause => ({
+  text: '(attribute_not_exists(#steps.#step) OR #steps.#step.#state = :open)',
+  values: { ':open': 'open' },
+  names: { '#step': name },
+});
 /** Only the attempt that wrote the intent knows what came of it. */
 const stepAbsentOrMine = (name: string, attempt: number): Clause => ({
   text: '(attribute_not_exists(#steps.#step) OR (#steps.#step.#state = :open AND #steps.#step.#attempt = :isAttempt))',
   values: { ':open': 'open', ':isAttempt': attempt },
   names: { '#step': name },
 });
+
+/** A delivery to a provider that does not dedupe is tried by one at a time, and never after one who may have come through. */
+const unclaimed = (index: number): Clause => ({
+  text: `attribute_exists(#outbox[${index}]) AND attribute_not_exists(#outbox[${index}].#delivery)`,
+});
+const claimedAs = (index: number, id: string): Clause => ({
+  text: `#outbox[${index}].#delivery.#id = :isClaim`,
+  values: { ':isClaim': id },
+});
+
+const openAs = ({ index, id }: { readonly index: number; readonly id?: string }): Clause =>
+  id === undefined ? unclaimed(index) : claimedAs(index, id);
 
 /**
  *   reserve        complete          expiresAt      + skew            ttl (gone: much later)
@@ -169,10 +225,18 @@ export function dynamoDbLedger(
   const table = openTable(options, versions, [absent]);
 
   /** One conditional update; a lost race is answered with the record that won it. */
-  async function move<R extends LedgerRecord>(to: R, change: Change, until: EpochMs): Promise<Moved<R>> {
+  async function move<R extends LedgerRecord>(
+    to: R,
+    change: Change,
+    until: EpochMs,
+    audit?: AuditEntry,
+  ): Promise<Moved<R>> {
     requireReadable(to, versions);
-    const lost = await table.update(to.pk, change, until);
-    if (!lost || isSame(lost.record, to)) return { kind: 'moved', record: to };
+    const lost = audit
+      ? await table.updateWithAudit(to.pk, change, audit, until)
+      : await table.update(to.pk, change, until);
+    // With an audit entry, finding it done says that somebody did it, not that we have signed it.
+    if (!lost || (!audit && isSame(lost.record, to))) return { kind: 'moved', record: to };
     return { kind: 'fenced', record: lost.record };
   }
 
@@ -192,10 +256,11 @@ export function dynamoDbLedger(
 
   return {
     async reserve(claim, reuse, call) {
-      const mine = reserved(claim);
+      const until = table.until(call, claim.leaseUntil);
+      const mine = reserved(claim, await table.keptRequest(claim.pk, claim.request, until));
       requireReadable(mine, versions);
       const free = anyOf(absent, expired(reuse, claim.now, versions));
-      const lost = await table.put(mine, [free], table.until(call, claim.leaseUntil));
+      const lost = await table.put(mine, [free], until);
       if (!lost) return { kind: 'owned', record: mine };
       if (!lost.record) throw vanished(claim.pk);
       return ownedAfterAll(lost.record, mine, table.clock()) ?? { kind: 'held', record: lost.record };
@@ -203,8 +268,9 @@ export function dynamoDbLedger(
 
     async retake(from, by, call) {
       const clauses = [statusIs('failed_retryable'), ...attemptIs(from), sameFingerprint(from)];
-      const to = retaken(from, by);
-      return take(to, updateOf(from, to, clauses), table.until(call, by.leaseUntil));
+      const until = table.until(call, by.leaseUntil);
+      const to = retaken(from, by, await table.keptRequest(from.pk, by.request, until));
+      return take(to, updateOf(from, to, clauses), until);
     },
 
     async takeOver(from, by, call) {
@@ -220,7 +286,7 @@ export function dynamoDbLedger(
       const response = await table.store(mine.pk, reply, mine.owner, kept, until);
       const to = completed(mine, { ...outcome, response }, 'complete');
       const change = updateOf(mine, to, [statusIs('in_progress'), ...attemptIs(mine)]);
-      return concluded(await commit(to, change, writes, until), reached(mine, 'completed'));
+      return concluded(await commit(to, change, writes, until), answeredAs(to));
     },
 
     async accept(mine, { reply, ...deferral }, writes = [], call) {
@@ -228,7 +294,7 @@ export function dynamoDbLedger(
       const response = await table.store(mine.pk, reply, mine.owner, { openEnded: true }, until);
       const to = accepted(mine, { ...deferral, response });
       const change = updateOf(mine, to, [statusIs('in_progress'), ...attemptIs(mine)]);
-      return concluded(await commit(to, change, writes, until), reached(mine, 'accepted'));
+      return concluded(await commit(to, change, writes, until), answeredAs(to));
     },
 
     async completeLate(mine, { reply, ...outcome }, call) {
@@ -236,7 +302,7 @@ export function dynamoDbLedger(
       const response = await table.store(mine.pk, reply, mine.owner, outcome, until);
       const to = completed(mine, { ...outcome, response, outbox: [] }, 'completeLate');
       const change = updateOf(mine, to, [statusIs('unknown'), ...attemptIs(mine), neverAccepted]);
-      return concluded(await move(to, change, until), reached(mine, 'completed'));
+      return concluded(await move(to, change, until), answeredAs(to));
     },
 
     async release(mine, failure, call) {
@@ -266,7 +332,13 @@ export function dynamoDbLedger(
     },
 
     async saveStep(mine, name, result, now, writes = [], call) {
-      const step: Step = { state: 'done', attempt: mine.attempt, at: now, result };
+      const until = table.until(call);
+      const done = { state: 'done', attempt: mine.attempt, at: now } as const;
+      withStep(mine, name, { ...done, result: '' }); // Refuses a bad name before anything is stored under it.
+      const step: Step = {
+        ...done,
+        result: await table.storeResult(mine.pk, name, result, mine.owner, until),
+      };
       const to = withStep(mine, name, step);
       const clauses = [
         statusIs('in_progress'),
@@ -274,7 +346,7 @@ export function dynamoDbLedger(
         isSteps,
         stepAbsentOrMine(name, mine.attempt),
       ];
-      const saved = await commit(to, stepUpdateOf(name, step, clauses), writes, table.until(call));
+      const saved = await commit(to, stepUpdateOf(name, step, clauses), writes, until);
       return concluded(saved, holdsStep(mine, name, step));
     },
 
@@ -291,25 +363,26 @@ export function dynamoDbLedger(
         case 'completed': {
           const response = await table.store(from.pk, target.reply, newId(), target, until);
           const to = completed(from, { ...target, response, outbox: [] }, 'settle');
-          return move(to, updateOf(from, to, [...asRead(from), settledAsAWhole]), until);
+          return move(to, updateOf(from, to, [...asRead(from), settledAsAWhole]), until, call?.audit);
         }
         case 'failed_retryable': {
           const to = failed(from, target, 'settle');
-          return move(to, updateOf(from, to, [...asRead(from), neverAccepted, notSteps]), until);
+          return move(to, updateOf(from, to, [...asRead(from), neverAccepted, notSteps]), until, call?.audit);
         }
         case 'accepted': {
-          const to = reaccepted(from, target);
-          const change = updateOf(from, to, [...asRead(from), wasAccepted]);
-          return concluded(await move(to, change, until), reached(to, 'accepted'));
+          const to = reaccepted(from, target, await deliveryChange(from.pk, target.delivered, until));
+          const asSeen = from.accepted ? [outboxIs(from.accepted.outbox)] : [];
+          const change = updateOf(from, to, [...asRead(from), wasAccepted, ...asSeen]);
+          return concluded(await move(to, change, until, call?.audit), reached(to, 'accepted'));
         }
         case 'in_progress': {
-          const { step } = target;
+          const step = target.step && (await storedChange(from.pk, target.step, target.owner, until));
           const to = resumed(from, target, step);
-          const stillOpen = step ? [stepOpen(step.name)] : [];
+          const stillOpen = step ? [step.step ? stepAbsentOrOpen(step.name) : stepOpen(step.name)] : [];
           const change = updateOf(from, to, [...asRead(from), isSteps, neverAccepted, ...stillOpen], {
             step,
           });
-          return concluded(await move(to, change, until), inProgressOf(to));
+          return concluded(await move(to, change, until, call?.audit), inProgressOf(to));
         }
         default:
           return target satisfies never;
@@ -320,11 +393,12 @@ export function dynamoDbLedger(
       const until = table.until(call);
       if (target.to === 'unknown') {
         const to = uncertain(from, target, 'settleAccepted');
-        return move(to, updateOf(from, to, asRead(from)), until);
+        const stillOpen = target.event ? [openAs(target.event)] : [];
+        return move(to, updateOf(from, to, [...asRead(from), ...stillOpen]), until, call?.audit);
       }
       const response = await table.store(from.pk, target.reply, newId(), target, until);
       const to = completed(from, { ...target, response, outbox: [] }, 'settleAccepted');
-      return move(to, updateOf(from, to, asRead(from)), until);
+      return move(to, updateOf(from, to, asRead(from)), until, call?.audit);
     },
 
     async reopen(from, failure, call) {
@@ -336,14 +410,25 @@ export function dynamoDbLedger(
         noStepBegan,
         outboxDelivered,
       ]);
-      return move(to, change, table.until(call));
+      return move(to, change, table.until(call), call?.audit);
     },
 
     async watch(from, due, call) {
       const to = watched(from, due);
       const open = from.status === 'completed' ? [outboxUndelivered] : [];
       const clauses = [statusIs(from.status), ...attemptIs(from), dueIs(from.due), ...open];
-      return move(to, updateOf(from, to, clauses), table.until(call));
+      return move(to, updateOf(from, to, clauses), table.until(call), call?.audit);
+    },
+
+    async noteDelivery(from, index, note, call) {
+      const until = table.until(call);
+      withDelivery(from, index, undefined); // Refuses an event that is not there before anything is stored for it.
+      const delivery = await deliveryOf(from.pk, note, until);
+      const to = withDelivery(from, index, delivery);
+      const { claim } = note.to === 'claimed' ? {} : note;
+      const known = claim === undefined ? unclaimed(index) : claimedAs(index, claim);
+      const change = deliveryUpdateOf(index, delivery, [...asRead(from), known]);
+      return concluded(await move(to, change, until), holdsDelivery(from, index, delivery));
     },
 
     async deliver(from, ttl, call) {
@@ -353,8 +438,42 @@ export function dynamoDbLedger(
 
     read: (pk, call) => table.get(pk, table.until(call)),
     reply: (pk, response, call) => table.fetch(pk, response, table.until(call)),
+    stepResult: (pk, { result }, call) => table.fetchResult(pk, result, table.until(call)),
+    audits: (pk, call) => table.audits(pk, table.until(call)),
+    request: ({ pk, request }, call) => table.openedRequest(pk, request, table.until(call)),
+    unwatched: (segment, limit, from, call) => table.unwatched(segment, limit, from, table.until(call)),
     due: (shard, before, limit, from, call) => table.due(shard, before, limit, from, table.until(call)),
   };
+
+  async function storedChange(
+    pk: string,
+    { name, step }: StepChange,
+    owner: string,
+    until: EpochMs,
+  ): Promise<StepChange> {
+    if (!step || typeof step.result !== 'string') return { name, step };
+    const result = await table.storeResult(pk, name, step.result, owner, until);
+    return { name, step: { ...step, result } };
+  }
+
+  async function deliveryChange(
+    pk: string,
+    event: DeliveredEvent | undefined,
+    until: EpochMs,
+  ): Promise<DeliveryChange | undefined> {
+    if (!event) return undefined;
+    const { index, ...note } = event;
+    return { index, delivery: (await deliveryOf(pk, { to: 'done', ...note }, until)) as DoneDelivery };
+  }
+
+  async function deliveryOf(pk: string, note: DeliveryNote, until: EpochMs): Promise<Delivery | undefined> {
+    if (note.to === 'none') return undefined;
+    if (note.to === 'claimed') return { state: 'claimed', id: note.id, until: note.until };
+    const { to: state, at, reference, reply } = note;
+    const kept = { openEnded: true, inlineMaxBytes: limits.inlineNoteMaxBytes };
+    const response = reply && (await table.store(pk, reply, newId(), kept, until));
+    return { state, at, ...(reference !== undefined && { reference }), ...(response && { response }) };
+  }
 
   /** The image the write itself returned counts, not what was read before: an intent may have come between. */
   async function take(to: InProgress, change: Change, until: EpochMs): Promise<Taken> {

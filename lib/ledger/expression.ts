@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { StepChange } from '../core/moves.ts';
-import type { LedgerRecord, Step } from '../core/record.ts';
-import { encode, type Item, stateAttributes } from './item.ts';
+import type { Delivery, LedgerRecord, Step } from '../core/record.ts';
+import { dueAttributes, encode, encodeDelivery, encodeStep, type Item, stateAttributes } from './item.ts';
 
 /** One named part of a condition. `#word` stands for the attribute `word`, unless `names` says otherwise. */
 export interface Clause {
@@ -60,6 +60,19 @@ export function stepUpdateOf(name: string, step: Step, clauses: readonly Clause[
   return update([stepEntry(name, step)], [], clauses);
 }
 
+/** Likewise one event's delivery: the others may be newer. What was tried in vain until then is not held against the next. */
+export function deliveryUpdateOf(
+  index: number,
+  delivery: Delivery | undefined,
+  clauses: readonly Clause[],
+): Change {
+  const path = `#outbox[${index}].#delivery`;
+  if (!delivery) return update([], [{ text: path }], clauses);
+  const entry = { text: `${path} = :delivery`, values: { ':delivery': encodeDelivery(delivery) } };
+  const counted = [{ text: '#dueTries' }, { text: '#dueError' }];
+  return update([entry], delivery.state === 'claimed' ? [] : counted, clauses);
+}
+
 function update(sets: readonly Clause[], removes: readonly Clause[], clauses: readonly Clause[]): Change {
   const condition = conditionOf(clauses);
   const placed = placeholders([...clauses, ...sets, ...removes]);
@@ -68,11 +81,11 @@ function update(sets: readonly Clause[], removes: readonly Clause[], clauses: re
 }
 
 function stepEntry(name: string, step: Step): Clause {
-  return { text: '#steps.#step = :step', values: { ':step': step }, names: { '#step': name } };
+  return { text: '#steps.#step = :step', values: { ':step': encodeStep(step) }, names: { '#step': name } };
 }
 
 function isDueAttribute(name: string): boolean {
-  return name === 'dueShard' || name === 'dueAt' || name === 'parkedAt';
+  return dueAttributes.some((attribute) => attribute === name);
 }
 
 /** A step is written by its path, and DynamoDB takes no path into a map that is not there. */

@@ -2,13 +2,17 @@ import { InvalidArgument, RecordUnreadable } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import type {
   AbnormalMove,
+  Delivery,
   Due,
   LedgerRecord,
   Outbox,
   OutboxEvent,
   Step,
+  StoredBody,
+  StoredRequest,
   StoredResponse,
 } from '../core/record.ts';
+import type { AuditEntry } from './ledger.ts';
 import { RECORD_SK } from './schema.ts';
 
 export type Item = Record<string, unknown>;
@@ -25,6 +29,9 @@ export interface ItemVersions {
 
 export const itemVersions: ItemVersions = { writes: 1, reads: 2 };
 
+/** Where a record is due. Always written out together, or all left alone. */
+export const dueAttributes = ['dueShard', 'dueAt', 'parkedAt', 'dueTries', 'dueError'] as const;
+
 /** Attributes that some states have and others must not: an update removes those its target state lacks. */
 export const stateAttributes = [
   'leaseUntil',
@@ -32,12 +39,12 @@ export const stateAttributes = [
   'expiresAt',
   'ttl',
   'acceptedAt',
+  'references',
   'response',
   'outbox',
   'lastErrorCode',
-  'dueShard',
-  'dueAt',
-  'parkedAt',
+  'request',
+  ...dueAttributes,
 ] as const;
 
 /** `steps` is not among what this returns: its entries are written one by one, never as a whole. */
@@ -63,7 +70,11 @@ export function encode(record: LedgerRecord): Item {
 function encodeState(record: LedgerRecord): Item {
   switch (record.status) {
     case 'in_progress':
-      return { leaseUntil: record.leaseUntil, ...encodeDue(record.due) };
+      return {
+        leaseUntil: record.leaseUntil,
+        request: encodeRequest(record.request),
+        ...encodeDue(record.due),
+      };
     case 'accepted':
       return { ...encodeAcceptance(record.accepted), ...encodeDue(record.due) };
     case 'completed':
@@ -72,8 +83,9 @@ function encodeState(record: LedgerRecord): Item {
         expiresAt: record.expiresAt,
         ttl: record.ttl,
         acceptedAt: record.acceptedAt,
-        response: encodeResponse(record.response),
-        outbox: record.outbox,
+        response: encodeBody(record.response),
+        references: record.references,
+        outbox: record.outbox && encodeOutbox(record.outbox),
         ...encodeDue(record.due),
       };
     case 'failed_retryable':
@@ -87,6 +99,7 @@ function encodeState(record: LedgerRecord): Item {
       return {
         leaseUntil: record.leaseUntil,
         lastErrorCode: record.errorCode,
+        request: encodeRequest(record.request),
         ...(record.accepted && encodeAcceptance(record.accepted)),
         ...encodeDue(record.due),
       };
@@ -96,15 +109,40 @@ function encodeState(record: LedgerRecord): Item {
 }
 
 function encodeAcceptance(accepted: Extract<LedgerRecord, { status: 'accepted' }>['accepted']): Item {
-  return { acceptedAt: accepted.at, response: encodeResponse(accepted.response), outbox: accepted.outbox };
+  const { at, response, outbox } = accepted;
+  return { acceptedAt: at, response: encodeBody(response), outbox: encodeOutbox(outbox) };
 }
 
 function encodeDue(due: Due | undefined): Item {
-  return due ? { dueShard: due.shard, dueAt: due.at, parkedAt: due.parkedAt } : {};
+  if (!due) return {};
+  const { shard, at, parkedAt, tries, error } = due;
+  return { dueShard: shard, dueAt: at, parkedAt, dueTries: tries, dueError: error };
 }
 
-function encodeResponse(response: StoredResponse): Item {
-  const { body, ...rest } = response;
+export function encodeOutbox(outbox: Outbox): Item[] {
+  return outbox.map(({ type, payload, delivery }) =>
+    present({ type, payload, delivery: delivery && encodeDelivery(delivery) }),
+  );
+}
+
+export function encodeDelivery(delivery: Delivery): Item {
+  if (delivery.state === 'claimed') return { ...delivery };
+  const { state, at, reference, response } = delivery;
+  return present({ state, at, reference, response: response && encodeBody(response) });
+}
+
+export function encodeStep(step: Step): Item {
+  if (step.state === 'open' || typeof step.result === 'string') return { ...step };
+  return { ...step, result: encodeBody(step.result) };
+}
+
+function encodeRequest(request: StoredRequest | undefined): Item | undefined {
+  return request && { function: request.function, event: encodeBody(request.event) };
+}
+
+/** Of a response, its status and headers as well. */
+function encodeBody(stored: StoredBody | StoredResponse): Item {
+  const { body, ...rest } = stored;
   return 'inline' in body
     ? { ...rest, body: body.inline }
     : { ...rest, chunkSet: body.set, chunks: body.chunks };
@@ -126,19 +164,19 @@ export function requireReadable(record: LedgerRecord, versions: ItemVersions): v
       cause instanceof Error ? cause.message.replace(/ It is not treated as absent.*$/, '') : String(cause);
     throw new InvalidArgument(`This cannot be stored, and nothing was written: ${why}`, cause);
   }
-  const length = textLength(record);
-  if (length > limits.recordTextMaxLength) {
+  const bytes = textBytes(record);
+  if (bytes > limits.recordTextMaxBytes) {
     throw new InvalidArgument(
-      `The headers and events of this record have ${length} characters; at most ${limits.recordTextMaxLength} fit. Nothing was written.`,
+      `The headers and events of this record have ${bytes} bytes; at most ${limits.recordTextMaxBytes} fit. Nothing was written.`,
     );
   }
 }
 
-function textLength(record: LedgerRecord): number {
+function textBytes(record: LedgerRecord): number {
   const kept = 'accepted' in record ? record.accepted : record.status === 'completed' ? record : undefined;
   const headers = kept?.response.headers.flat() ?? [];
-  const events = kept?.outbox?.map(({ payload }) => payload) ?? [];
-  return [...headers, ...events].reduce((sum, text) => sum + text.length, 0);
+  const events = kept?.outbox?.flatMap(({ type, payload }) => [type, payload]) ?? [];
+  return [...headers, ...events].reduce((sum, text) => sum + Buffer.byteLength(text), 0);
 }
 
 /** Reads an item, or says what is wrong with it. Anything odd is an error: the record may say that money moved. */
@@ -175,7 +213,13 @@ export function decode(item: Item, versions: ItemVersions): LedgerRecord {
 
   switch (read.oneOf('status', ['in_progress', 'accepted', 'completed', 'failed_retryable', 'unknown'])) {
     case 'in_progress':
-      return { ...base, ...watch, status: 'in_progress', leaseUntil: read.whole('leaseUntil') };
+      return {
+        ...base,
+        ...watch,
+        ...decodeRequest(read),
+        status: 'in_progress',
+        leaseUntil: read.whole('leaseUntil'),
+      };
     case 'accepted':
       return { ...base, ...watch, status: 'accepted', accepted: decodeAcceptance(read) };
     case 'completed': {
@@ -186,6 +230,7 @@ export function decode(item: Item, versions: ItemVersions): LedgerRecord {
         completedAt: read.whole('completedAt'),
         expiresAt: read.whole('expiresAt'),
         ...(read.has('acceptedAt') && { acceptedAt: read.whole('acceptedAt') }),
+        ...(read.has('references') && { references: read.list('references').map(String) }),
       } as const;
       if (!read.has('outbox')) return { ...result, ttl: read.whole('ttl') };
       if (read.has('ttl')) throw read.damaged('ttl', 'absent while the outbox is undelivered');
@@ -208,9 +253,16 @@ export function decode(item: Item, versions: ItemVersions): LedgerRecord {
         errorCode: read.text('lastErrorCode'),
         leaseUntil: read.whole('leaseUntil'),
         due,
+        ...decodeRequest(read),
         ...(read.has('acceptedAt') && { accepted: decodeAcceptance(read) }),
       };
   }
+}
+
+export function decodeAudit(item: Item): AuditEntry {
+  const read = reader(item, `an audit entry of ${String(item['pk'])}`);
+  const [who, why, move] = [read.text('who'), read.text('why'), read.text('move')];
+  return { at: read.whole('at'), id: read.text('id'), who, why, move };
 }
 
 function decodeAcceptance(read: Reader) {
@@ -219,17 +271,42 @@ function decodeAcceptance(read: Reader) {
 
 function decodeDue(read: Reader): Due | undefined {
   if (!read.has('dueShard')) return undefined;
-  const due = { shard: read.text('dueShard'), at: read.whole('dueAt') };
-  return read.has('parkedAt') ? { ...due, parkedAt: read.whole('parkedAt') } : due;
+  return {
+    shard: read.text('dueShard'),
+    at: read.whole('dueAt'),
+    ...(read.has('parkedAt') && { parkedAt: read.whole('parkedAt') }),
+    ...(read.has('dueTries') && { tries: read.whole('dueTries') }),
+    ...(read.has('dueError') && { error: read.text('dueError') }),
+  };
 }
 
 function decodeOutbox(read: Reader): Outbox {
   const [first, ...others] = read.list('outbox').map((event): OutboxEvent => {
     const inner = reader(event, `an outbox event of ${read.what}`);
-    return { type: inner.text('type'), payload: inner.text('payload') };
+    const emitted = { type: inner.text('type'), payload: inner.text('payload') };
+    return inner.has('delivery') ? { ...emitted, delivery: decodeDelivery(inner) } : emitted;
   });
   if (!first) throw read.damaged('outbox', 'a list of events');
   return [first, ...others];
+}
+
+function decodeDelivery(read: Reader): Delivery {
+  const inner = reader(read.map('delivery'), `the delivery of ${read.what}`);
+  const state = inner.oneOf('state', ['claimed', 'done', 'refused']);
+  if (state === 'claimed') return { state, id: inner.text('id'), until: inner.whole('until') };
+  return {
+    state,
+    at: inner.whole('at'),
+    ...(inner.has('reference') && { reference: inner.text('reference') }),
+    ...(inner.has('response') && { response: decodeResponse(inner) }),
+  };
+}
+
+function decodeRequest(read: Reader): { request?: StoredRequest } {
+  if (!read.has('request')) return {};
+  const inner = reader(read.map('request'), `the request of ${read.what}`);
+  const event = reader(inner.map('event'), `the event of ${read.what}`);
+  return { request: { function: inner.text('function'), event: decodeBody(event) } };
 }
 
 function decodeResponse(read: Reader): StoredResponse {
@@ -240,13 +317,19 @@ function decodeResponse(read: Reader): StoredResponse {
     status: inner.whole('status'),
     headers: inner.list('headers').map((pair) => decodeHeader(pair, inner)),
     base64: inner.flag('base64'),
-    encoding: inner.oneOf('encoding', ['identity', 'zstd']),
-    ...(inner.has('sealed') && inner.flag('sealed') && { sealed: true as const }),
-    length: inner.whole('length'),
-    crc: inner.whole('crc'),
-    body: inner.has('chunks')
-      ? { set: inner.text('chunkSet'), chunks: inner.whole('chunks') }
-      : { inline: inner.bytes('body') },
+    ...decodeBody(inner),
+  };
+}
+
+function decodeBody(read: Reader): StoredBody {
+  return {
+    encoding: read.oneOf('encoding', ['identity', 'zstd']),
+    ...(read.has('sealed') && read.flag('sealed') && { sealed: true as const }),
+    length: read.whole('length'),
+    crc: read.whole('crc'),
+    body: read.has('chunks')
+      ? { set: read.text('chunkSet'), chunks: read.whole('chunks') }
+      : { inline: read.bytes('body') },
   };
 }
 
@@ -270,9 +353,12 @@ function decodeSteps(steps: Item, of: string): Map<string, Step> {
 function decodeStep(step: unknown, of: string): Step {
   const inner = reader(step, `a step of ${of}`);
   const base = { attempt: inner.whole('attempt'), at: inner.whole('at') };
-  return inner.oneOf('state', ['open', 'done']) === 'open'
-    ? { state: 'open', ...base, id: inner.text('id') }
-    : { state: 'done', ...base, result: inner.text('result') };
+  if (inner.oneOf('state', ['open', 'done']) === 'open')
+    return { state: 'open', ...base, id: inner.text('id') };
+  const result = inner.isText('result')
+    ? inner.text('result')
+    : decodeBody(reader(inner.map('result'), `the result of ${inner.what}`));
+  return { state: 'done', ...base, result };
 }
 
 type Reader = ReturnType<typeof reader>;
@@ -297,6 +383,7 @@ function reader(source: unknown, what: string) {
     what,
     damaged,
     has: (name: string): boolean => source[name] !== undefined,
+    isText: (name: string): boolean => typeof source[name] === 'string',
     text: (name: string) => expect(name, 'text', (value) => typeof value === 'string'),
     flag: (name: string) => expect(name, 'a boolean', (value) => typeof value === 'boolean'),
     whole: (name: string) => expect(name, 'a whole number of 0 or more', isWhole),

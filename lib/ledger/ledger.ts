@@ -13,9 +13,12 @@ import type {
 import type { Policy } from '../core/policy.ts';
 import type {
   Accepted,
+  ClaimedDelivery,
   Completed,
   CompletedDelivered,
   CompletedUndelivered,
+  DoneDelivery,
+  DoneStep,
   Due,
   EpochMs,
   EpochSeconds,
@@ -25,6 +28,7 @@ import type {
   Open,
   Reply,
   StoredResponse,
+  Undelivered,
   Unknown,
 } from '../core/record.ts';
 
@@ -68,12 +72,61 @@ export type LapseTo =
 export type SettleTo =
   | ({ readonly to: 'completed'; readonly reply: Reply } & Expiry & { readonly now: EpochMs })
   | ({ readonly to: 'failed_retryable' } & Failure)
-  | ({ readonly to: 'accepted' } & Reentry)
+  /** With a delivery: the one in doubt has happened, and those after it are still to be made. */
+  | ({ readonly to: 'accepted'; readonly delivered?: DeliveredEvent } & Reentry)
   | ({ readonly to: 'in_progress'; readonly step: StepChange | undefined } & Reentry);
+
+export interface DeliveredEvent extends Omit<DoneDelivery, 'state' | 'response'> {
+  readonly index: number;
+  readonly reply?: Reply;
+}
 
 export type SettleAcceptedTo =
   | ({ readonly to: 'completed'; readonly reply: Reply } & Expiry & { readonly now: EpochMs })
-  | ({ readonly to: 'unknown' } & Uncertainty);
+  /** With an event: only if its delivery is still as open as it was, since somebody else may have come through. */
+  | ({ readonly to: 'unknown'; readonly event?: OpenDelivery } & Uncertainty);
+
+/** An event that is claimed under this id or, without one, that nothing is noted of. */
+interface OpenDelivery {
+  readonly index: number;
+  readonly id?: string;
+}
+
+/** What is learnt about the delivery of one event. */
+export type DeliveryNote =
+  /** About to be tried, where nothing is known of it yet. */
+  | ({ readonly to: 'claimed' } & Omit<ClaimedDelivery, 'state'>)
+  /** Over nothing, or over the claim of whoever delivered it. */
+  | ({ readonly to: DoneDelivery['state']; readonly claim?: string; readonly reply?: Reply } & Omit<
+      DoneDelivery,
+      'state' | 'response'
+    >)
+  /** Whoever claimed it knows that nothing was delivered. */
+  | { readonly to: 'none'; readonly claim: string };
+
+/**
+ * What an attempt wants to be kept of its request: the function that got it, and the event as JSON. One that is too long
+ * (`limits.eventMaxBytes`, `limits.requestMaxBytes`) is not kept, and the record then has none.
+ */
+export interface RequestToKeep {
+  readonly function: string;
+  readonly event: Uint8Array;
+}
+
+interface Keeping {
+  readonly request?: RequestToKeep;
+}
+
+/** One of so many parts of the table, which can be looked through at the same time. */
+export interface Segment {
+  readonly index: number;
+  readonly of: number;
+}
+
+export interface ScanPage {
+  readonly pks: readonly string[];
+  readonly next: string | undefined;
+}
 
 export interface DuePage {
   readonly entries: readonly { readonly pk: string; readonly at: EpochMs }[];
@@ -85,13 +138,29 @@ export interface Until {
   readonly until?: EpochMs;
 }
 
+/** Who changed a record by hand, and why. It is written together with the change, and outlives the record. */
+export interface AuditEntry {
+  readonly at: EpochMs;
+  /** Makes two entries of one moment two. */
+  readonly id: string;
+  readonly who: string;
+  readonly why: string;
+  readonly move: string;
+}
+
+/** A call that a person is behind. */
+export interface Audited extends Until {
+  readonly audit?: AuditEntry;
+}
+
 /**
  * The durable record of every operation. Each method is one move of `core/transitions.ts` under its condition, or
  * a strongly consistent read. `W` is what the store takes as a write of the caller's own.
  */
 export interface Ledger<W = never> {
-  reserve(claim: Claim, reuse: Reuse, call?: Until): Promise<Reserved>;
-  retake(from: FailedRetryable, by: Attempt, call?: Until): Promise<Taken>;
+  reserve(claim: Claim & Keeping, reuse: Reuse, call?: Until): Promise<Reserved>;
+  retake(from: FailedRetryable, by: Attempt & Keeping, call?: Until): Promise<Taken>;
+  /** The request stays the one that was kept first. */
   takeOver(from: InProgress, by: Attempt & { readonly skewMs: number }, call?: Until): Promise<Taken>;
 
   complete(
@@ -130,17 +199,31 @@ export interface Ledger<W = never> {
   settle(
     from: Unknown,
     move: SettleTo,
-    call?: Until,
+    call?: Audited,
   ): Promise<Moved<Completed | FailedRetryable | Accepted | InProgress>>;
-  settleAccepted(from: Accepted, move: SettleAcceptedTo, call?: Until): Promise<Moved<Completed | Unknown>>;
-  reopen(from: CompletedDelivered, failure: Failure, call?: Until): Promise<Moved<FailedRetryable>>;
+  settleAccepted(from: Accepted, move: SettleAcceptedTo, call?: Audited): Promise<Moved<Completed | Unknown>>;
+  reopen(from: CompletedDelivered, failure: Failure, call?: Audited): Promise<Moved<FailedRetryable>>;
+  noteDelivery<R extends Undelivered>(
+    from: R,
+    index: number,
+    note: DeliveryNote,
+    call?: Until,
+  ): Promise<Moved<R>>;
   /** All of the outbox is delivered: from here the record ends like any other. */
   deliver(from: CompletedUndelivered, ttl: EpochSeconds, call?: Until): Promise<Moved<CompletedDelivered>>;
   /** Puts an open record where the sweep looks, if it is still where it was read. Never creates one. */
-  watch<R extends Open>(from: R, due: Due, call?: Until): Promise<Moved<R>>;
+  watch<R extends Open>(from: R, due: Due, call?: Audited): Promise<Moved<R>>;
 
   read(pk: string, call?: Until): Promise<LedgerRecord | undefined>;
   /** The stored reply, its body fetched and checked. */
   reply(pk: string, response: StoredResponse, call?: Until): Promise<Reply>;
+  /** The result of a step, as the JSON text that was saved. */
+  stepResult(pk: string, step: DoneStep, call?: Until): Promise<string>;
+  /** What was done to a record by hand, oldest first; also when the record itself is gone. */
+  audits(pk: string, call?: Until): Promise<readonly AuditEntry[]>;
+  /** The request that was kept with an attempt, if it was. */
+  request(record: InProgress | Unknown, call?: Until): Promise<RequestToKeep | undefined>;
+  /** Open records that are not where the sweep looks: reads the whole table, so it is for a rare and slow search. */
+  unwatched(segment: Segment, limit: number, from?: string, call?: Until): Promise<ScanPage>;
   due(shard: string, before: EpochMs, limit: number, from?: string, call?: Until): Promise<DuePage>;
 }

@@ -7,6 +7,7 @@ import {
   type Attempt,
   accepted,
   completed,
+  type DeliveryChange,
   delivered,
   failed,
   handedBack,
@@ -14,25 +15,64 @@ import {
   reserved,
   resumed,
   retaken,
+  type StepChange,
   takenOver,
   uncertain,
   watched,
+  withDelivery,
   withStep,
 } from '../core/moves.ts';
 import {
+  type Delivery,
+  type DoneDelivery,
   type EpochMs,
   type InProgress,
+  isOpen,
+  isUndelivered,
   type LedgerRecord,
   leasePassed,
+  outboxOf,
   type Reply,
   type Step,
+  type StoredBody,
+  type StoredRequest,
   type StoredResponse,
   type Unknown,
 } from '../core/record.ts';
-import { packReply, storedBytes, unpackReply } from './body.ts';
+import {
+  compressedEvent,
+  compressedReply,
+  compressedResult,
+  packBody,
+  replyOf,
+  responseOf,
+  type StoredBytes,
+  storedBytes,
+  unpackBody,
+} from './body.ts';
 import { itemVersions, requireReadable } from './item.ts';
-import type { Committed, Ledger, Moved, Taken, WriteRefusal } from './ledger.ts';
-import { concluded, holdsStep, inProgressOf, isSame, ownedAfterAll, reached } from './own.ts';
+import type {
+  AuditEntry,
+  Audited,
+  Committed,
+  DeliveredEvent,
+  DeliveryNote,
+  Ledger,
+  Moved,
+  RequestToKeep,
+  Taken,
+  WriteRefusal,
+} from './ledger.ts';
+import {
+  answeredAs,
+  concluded,
+  holdsDelivery,
+  holdsStep,
+  inProgressOf,
+  isSame,
+  ownedAfterAll,
+  reached,
+} from './own.ts';
 import { tooManyWrites } from './store-call.ts';
 
 export interface MemoryLedgerOptions<W> {
@@ -60,6 +100,7 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
   const { clock = Date.now, newId = randomUUID, commit: commitWrites = () => undefined } = options;
   const records = new Map<string, LedgerRecord>();
   const chunks = new Map<string, readonly Uint8Array[]>();
+  const audits = new Map<string, readonly AuditEntry[]>();
   const written: W[] = [];
 
   const look = (pk: string): LedgerRecord | undefined => structuredClone(records.get(pk));
@@ -124,11 +165,64 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
     return now?.status === 'in_progress' && now.due ? { ...rest, due: now.due } : rest;
   }
 
-  function store(pk: string, reply: Reply, owner: string, openEnded = false): StoredResponse {
-    const packed = packReply(reply, owner, openEnded);
+  function storeBody(
+    pk: string,
+    plain: StoredBytes,
+    owner: string,
+    openEnded: boolean,
+    inlineMaxBytes?: number,
+  ): StoredBody {
+    const packed = packBody(plain, owner, openEnded, inlineMaxBytes);
     const name = `${pk} ${packed.set}`;
     if (packed.chunks.length > 0 && !chunks.has(name)) chunks.set(name, structuredClone(packed.chunks));
-    return packed.response;
+    return packed.stored;
+  }
+
+  function fetchBody(pk: string, stored: StoredBody): Uint8Array {
+    const set = 'set' in stored.body ? stored.body.set : '';
+    return unpackBody(pk, stored, storedBytes(pk, stored, chunks.get(`${pk} ${set}`) ?? []));
+  }
+
+  function store(
+    pk: string,
+    reply: Reply,
+    owner: string,
+    openEnded = false,
+    inlineMaxBytes?: number,
+  ): StoredResponse {
+    return responseOf(reply, storeBody(pk, compressedReply(reply), owner, openEnded, inlineMaxBytes));
+  }
+
+  function storeResult(pk: string, name: string, text: string, owner: string): string | StoredBody {
+    const inlineMaxBytes = limits.inlineNoteMaxBytes;
+    if (Buffer.byteLength(text) <= inlineMaxBytes) return text;
+    return storeBody(pk, compressedResult(name, text), owner, true, inlineMaxBytes);
+  }
+
+  function kept(request: RequestToKeep | undefined): StoredRequest | undefined {
+    const event = request && compressedEvent(request.event);
+    if (!event) return undefined;
+    const { stored } = packBody(event, '', false, Number.POSITIVE_INFINITY);
+    return { function: request.function, event: stored };
+  }
+
+  function deliveryChange(pk: string, event: DeliveredEvent | undefined): DeliveryChange | undefined {
+    if (!event) return undefined;
+    const { index, ...note } = event;
+    return { index, delivery: deliveryOf(pk, { to: 'done', ...note }) as DoneDelivery };
+  }
+
+  function deliveryOf(pk: string, note: DeliveryNote): Delivery | undefined {
+    if (note.to === 'none') return undefined;
+    if (note.to === 'claimed') return { state: 'claimed', id: note.id, until: note.until };
+    const { to: state, at, reference, reply } = note;
+    const response = reply && store(pk, reply, newId(), true, limits.inlineNoteMaxBytes);
+    return { state, at, ...(reference !== undefined && { reference }), ...(response && { response }) };
+  }
+
+  function storedChange(pk: string, { name, step }: StepChange, owner: string): StepChange {
+    if (!step || typeof step.result !== 'string') return { name, step };
+    return { name, step: { ...step, result: storeResult(pk, name, step.result, owner) } };
   }
 
   const ledger: MemoryLedger<W> = {
@@ -136,7 +230,7 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
 
     async reserve(claim, reuse) {
       requireLease(claim);
-      const mine = reserved(claim);
+      const mine = reserved(claim, kept(claim.request));
       const now = look(claim.pk);
       if (!now || isReusable(now, claim.now, reuse)) return { kind: 'owned', record: write(mine) };
       return ownedAfterAll(now, mine, clock()) ?? { kind: 'held', record: now };
@@ -146,7 +240,7 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
       requireLease(by);
       const same = (now: LedgerRecord) =>
         reached(from, 'failed_retryable')(now) && now.fingerprint === from.fingerprint;
-      return take(from, same, (failure) => retaken(failure, by));
+      return take(from, same, (failure) => retaken(failure, by, kept(by.request)));
     },
 
     async takeOver(from, by) {
@@ -160,13 +254,13 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
     async complete(mine, { reply, ...outcome }, writes = []) {
       const response = store(mine.pk, reply, mine.owner, outcome.outbox.length > 0);
       const to = (running: InProgress) => completed(running, { ...outcome, response }, 'complete');
-      return concluded(commit(mine, inProgressOf(mine), to, writes), reached(mine, 'completed'));
+      return concluded(commit(mine, inProgressOf(mine), to, writes), answeredAs(to(mine)));
     },
 
     async accept(mine, { reply, ...deferral }, writes = []) {
       const response = store(mine.pk, reply, mine.owner, true);
       const to = (running: InProgress) => accepted(running, { ...deferral, response });
-      return concluded(commit(mine, inProgressOf(mine), to, writes), reached(mine, 'accepted'));
+      return concluded(commit(mine, inProgressOf(mine), to, writes), answeredAs(to(mine)));
     },
 
     async completeLate(mine, { reply, ...outcome }) {
@@ -174,7 +268,7 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
       const late = (now: LedgerRecord) => reached(mine, 'unknown')(now) && !now.accepted;
       const to = (unknown: Unknown) =>
         completed(unknown, { ...outcome, response, outbox: [] }, 'completeLate');
-      return concluded(move(mine, late, to), reached(mine, 'completed'));
+      return concluded(move(mine, late, to), answeredAs(to(mine)));
     },
 
     async release(mine, failure) {
@@ -201,8 +295,9 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
     },
 
     async saveStep(mine, name, result, now, writes = []) {
-      const step: Step = { state: 'done', attempt: mine.attempt, at: now, result };
-      withStep(mine, name, step);
+      const done = { state: 'done', attempt: mine.attempt, at: now } as const;
+      withStep(mine, name, { ...done, result: '' });
+      const step: Step = { ...done, result: storeResult(mine.pk, name, result, mine.owner) };
       const allowed = (found: LedgerRecord) => {
         if (!stepsOf(mine)(found)) return false;
         const before = found.steps.get(name);
@@ -238,16 +333,21 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
           return move(from, allowed, (unknown) => failed(unknown, target, 'settle'));
         }
         case 'accepted': {
-          const to = reaccepted(from, target);
-          const allowed = (now: LedgerRecord) => open(now) && now.accepted !== undefined;
+          const change = deliveryChange(from.pk, target.delivered);
+          const to = reaccepted(from, target, change);
+          const allowed = (now: LedgerRecord) =>
+            open(now) && isDeepStrictEqual(now.accepted?.outbox, from.accepted?.outbox);
           return concluded(
-            move(from, allowed, (unknown) => reaccepted(unknown, target)),
+            move(from, allowed, (unknown) => reaccepted(unknown, target, change)),
             reached(to, 'accepted'),
           );
         }
         case 'in_progress': {
-          const { step } = target;
-          const stillOpen = (now: LedgerRecord) => !step || now.steps.get(step.name)?.state === 'open';
+          const step = target.step && storedChange(from.pk, target.step, target.owner);
+          const stillOpen = (now: LedgerRecord) => {
+            const state = step && now.steps.get(step.name)?.state;
+            return !step || state === 'open' || (state === undefined && step.step !== undefined);
+          };
           const allowed = (now: LedgerRecord) =>
             open(now) && now.effects === 'steps' && !now.accepted && stillOpen(now);
           const moved = move(from, allowed, (unknown) => resumed(unknown, target, step));
@@ -260,7 +360,10 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
 
     async settleAccepted(from, target) {
       if (target.to === 'unknown') {
-        return move(from, asRead(from), (pending) => uncertain(pending, target, 'settleAccepted'));
+        const { event } = target;
+        const stillOpen = (now: LedgerRecord) => !event || isOpenAs(now, event);
+        const allowed = (now: LedgerRecord) => asRead(from)(now) && stillOpen(now);
+        return move(from, allowed, (pending) => uncertain(pending, target, 'settleAccepted'));
       }
       const response = store(from.pk, target.reply, newId());
       const outcome = { ...target, response, outbox: [] };
@@ -285,6 +388,26 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
       return move(from, still, (record) => watched(record, due));
     },
 
+    async noteDelivery(from, index, note) {
+      withDelivery(from, index, undefined);
+      const delivery = deliveryOf(from.pk, note);
+      const to = withDelivery(from, index, delivery);
+      const { claim } = note.to === 'claimed' ? {} : note;
+      const now = look(from.pk);
+      const known =
+        now &&
+        isUndelivered(now) &&
+        (claim === undefined ? !outboxOf(now)[index]?.delivery : claimOf(now, index) === claim);
+      if (!now || !asRead(from)(now) || !known) {
+        return concluded<typeof from, Moved<typeof from>>(
+          { kind: 'fenced', record: now },
+          holdsDelivery(from, index, delivery),
+        );
+      }
+      write(withDelivery(now, index, delivery));
+      return { kind: 'moved', record: to };
+    },
+
     async deliver(from, ttl) {
       const undelivered = (now: LedgerRecord) => asRead(from)(now) && now.outbox !== undefined;
       return move(from, undelivered, (done) => delivered(done, ttl));
@@ -295,9 +418,28 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
     },
 
     async reply(pk, response) {
-      const set = 'set' in response.body ? response.body.set : '';
-      const bytes = storedBytes(pk, response, chunks.get(`${pk} ${set}`) ?? []);
-      return structuredClone(unpackReply(pk, response, bytes));
+      return structuredClone(replyOf(response, fetchBody(pk, response)));
+    },
+
+    async stepResult(pk, { result }) {
+      return typeof result === 'string' ? result : Buffer.from(fetchBody(pk, result)).toString('utf8');
+    },
+
+    async audits(pk) {
+      return structuredClone(audits.get(pk) ?? []);
+    },
+
+    async request({ pk, request }) {
+      return request && { function: request.function, event: fetchBody(pk, request.event) };
+    },
+
+    async unwatched({ index, of }, limit, from) {
+      const all = [...records.values()].filter((_, place) => place % of === index);
+      const start = Number(from ?? 0);
+      const page = all.slice(start, start + limit);
+      const open = page.filter((record) => isOpen(record) && !('due' in record && record.due));
+      const next = start + limit < all.length ? String(start + limit) : undefined;
+      return { pks: open.map(({ pk }) => pk), next };
     },
 
     async due(shard, before, limit, from) {
@@ -320,7 +462,34 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
       return dead.length;
     },
   };
-  return inTime(ledger, clock);
+  return inTime(audited(ledger, audits), clock);
+}
+
+/** What a person does is written down together with its effect; what was refused, or done by another, leaves no trace. */
+function audited<L extends Pick<Ledger<never>, 'settle' | 'settleAccepted' | 'reopen' | 'watch' | 'read'>>(
+  ledger: L,
+  audits: Map<string, readonly AuditEntry[]>,
+): L {
+  type Move = (from: LedgerRecord, to: never, call?: Audited) => Promise<Moved<LedgerRecord>>;
+  const wrap =
+    (move: Move): Move =>
+    async (from, to, call) => {
+      const { audit } = call ?? {};
+      if (!audit) return move(from, to, call);
+      const before = await ledger.read(from.pk);
+      const moved = await move(from, to, call);
+      const after = await ledger.read(from.pk);
+      if (moved.kind === 'fenced' || isSame(before, after as LedgerRecord))
+        return { kind: 'fenced', record: after };
+      audits.set(from.pk, [...(audits.get(from.pk) ?? []), structuredClone(audit)]);
+      return moved;
+    };
+  const { settle, settleAccepted, reopen, watch } = ledger;
+  const moves = Object.entries({ settle, settleAccepted, reopen, watch });
+  return {
+    ...ledger,
+    ...Object.fromEntries(moves.map(([name, move]) => [name, wrap(move as unknown as Move)])),
+  };
 }
 
 /** Memory answers at once, so the end that a caller sets matters only if it has already come. */
@@ -331,13 +500,18 @@ function inTime<L extends object>(ledger: L, clock: () => EpochMs): L {
       name,
       async (...args: unknown[]) => {
         const last = args.at(-1);
-        const until = typeof last === 'object' && last !== null && 'until' in last ? last.until : undefined;
-        if (typeof until === 'number' && clock() >= until) throw new NoTimeLeft();
+        if (isUntil(last) && clock() >= last.until) throw new NoTimeLeft();
         return method(...args);
       },
     ];
   });
   return Object.fromEntries(timed);
+}
+
+/** It says nothing else: a claim has an end as well, which is another matter. */
+function isUntil(last: unknown): last is { readonly until: EpochMs } {
+  const [only, ...others] = typeof last === 'object' && last !== null ? Object.entries(last) : [];
+  return only?.[0] === 'until' && typeof only[1] === 'number' && others.length === 0;
 }
 
 /** A move writes the fields it changes; the others stay as they are now, not as they were read. */
@@ -358,6 +532,20 @@ function cursorOf({ at, pk }: { readonly at: EpochMs; readonly pk: string }): st
 
 function placeOf(record: LedgerRecord): unknown {
   return 'due' in record && record.due ? [record.due.shard, record.due.at] : undefined;
+}
+
+function claimOf(record: LedgerRecord, index: number): string | undefined {
+  const delivery = isUndelivered(record) ? outboxOf(record)[index]?.delivery : undefined;
+  return delivery?.state === 'claimed' ? delivery.id : undefined;
+}
+
+function isOpenAs(
+  record: LedgerRecord,
+  { index, id }: { readonly index: number; readonly id?: string },
+): boolean {
+  if (id !== undefined) return claimOf(record, index) === id;
+  const event = isUndelivered(record) ? outboxOf(record)[index] : undefined;
+  return event !== undefined && event.delivery === undefined;
 }
 
 function lapsedBy(from: InProgress, at: EpochMs, skewMs: number) {

@@ -1,6 +1,17 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { EpochMs, Fence, InProgress, LedgerRecord, Status, Step } from '../core/record.ts';
-import { sameAttempt } from '../core/record.ts';
+import type {
+  Accepted,
+  Completed,
+  Delivery,
+  EpochMs,
+  Fence,
+  InProgress,
+  LedgerRecord,
+  Status,
+  Step,
+  Undelivered,
+} from '../core/record.ts';
+import { isUndelivered, outboxOf, sameAttempt } from '../core/record.ts';
 
 /*
  * A response that got lost makes the next try fail its own condition. These tell our own success from another's. They
@@ -42,6 +53,20 @@ export function reached<S extends Status>(mine: Fence, status: S) {
     found.status === status && sameAttempt(found, mine);
 }
 
+/**
+ * For answers: what a resolver or an operator has settled meanwhile is under our fence too, and says something else.
+ */
+export function answeredAs<R extends Completed | Accepted>(to: R) {
+  return (found: LedgerRecord): found is R =>
+    found.status === to.status && sameAttempt(found, to) && isDeepStrictEqual(answerOf(found), answerOf(to));
+}
+
+function answerOf(record: Completed | Accepted): unknown {
+  return record.status === 'completed'
+    ? [record.completedAt, record.response]
+    : [record.accepted.at, record.accepted.response];
+}
+
 export function inProgressOf(mine: Fence) {
   return reached(mine, 'in_progress');
 }
@@ -49,4 +74,11 @@ export function inProgressOf(mine: Fence) {
 export function holdsStep(mine: Fence, name: string, step: Step) {
   return (found: LedgerRecord): found is InProgress =>
     inProgressOf(mine)(found) && isDeepStrictEqual(found.steps.get(name), step);
+}
+
+export function holdsDelivery<R extends Undelivered>(from: R, index: number, delivery: Delivery | undefined) {
+  return (found: LedgerRecord): found is R =>
+    reached(from, from.status)(found) &&
+    isUndelivered(found) &&
+    isDeepStrictEqual(outboxOf(found)[index]?.delivery, delivery);
 }

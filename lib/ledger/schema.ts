@@ -22,10 +22,22 @@ export function chunkSkPrefix(set: string): string {
   return `body#${set}#`;
 }
 
+export const AUDIT_SK_PREFIX = 'audit#';
+
+/** In the order of time; the id tells two of one moment apart. */
+export function auditSk(at: number, id: string): string {
+  return `${AUDIT_SK_PREFIX}${new Date(at).toISOString()}#${id}`;
+}
+
 /** Which shard of the index a record belongs to. The pk is already a hash, so its first bits spread evenly. */
 export function dueShard(pk: string, kind: 'due' | 'parked' = 'due'): string {
   const bits = Buffer.from(pk, 'base64url')[0] ?? 0;
   return `${kind}#${bits % limits.dueShards}`;
+}
+
+/** All of them: what the sweep asks for. */
+export function dueShards(kind: 'due' | 'parked' = 'due'): readonly string[] {
+  return Array.from({ length: limits.dueShards }, (_, shard) => `${kind}#${shard}`);
 }
 
 export function createTableInput(tableName: string): CreateTableCommandInput {

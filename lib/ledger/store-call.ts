@@ -51,10 +51,14 @@ export function storeCaller({ clock, random, sleep, requestTimeoutMs }: StoreCal
         if (!isTransient(error)) throw asRefusal(error);
         last = error;
       }
-      const pauseMs = random() * Math.min(schedule.retryCapMs, schedule.retryBaseMs * 2 ** tries);
-      await sleep(Math.min(pauseMs, Math.max(0, until - clock())));
+      await sleep(Math.min(retryPauseMs(tries, random), Math.max(0, until - clock())));
     }
   };
+}
+
+/** Full jitter, doubling. */
+export function retryPauseMs(tries: number, random: () => number): number {
+  return random() * Math.min(schedule.retryCapMs, schedule.retryBaseMs * 2 ** tries);
 }
 
 function unavailable(tries: number, last: unknown): StoreUnavailable {

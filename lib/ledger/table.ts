@@ -12,12 +12,14 @@ import {
   GetCommand,
   PutCommand,
   QueryCommand,
+  ScanCommand,
   TransactWriteCommand,
   type TransactWriteCommandInput,
   UpdateCommand,
 } from '@aws-sdk/lib-dynamodb';
 import { unmarshall } from '@aws-sdk/util-dynamodb';
-import { InvalidArgument } from '../core/errors.ts';
+import { eachOf } from '../core/each-of.ts';
+import { InvalidArgument, StoreUnavailable } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { schedule } from '../core/policy.ts';
 import type {
@@ -26,14 +28,28 @@ import type {
   InProgress,
   LedgerRecord,
   Reply,
+  StoredBody,
+  StoredRequest,
   StoredResponse,
 } from '../core/record.ts';
-import { compressed, packReply, type StoredBytes, storedBytes, unpackReply, unreadable } from './body.ts';
+import {
+  compressedEvent,
+  compressedReply,
+  compressedResult,
+  packBody,
+  replyOf,
+  responseOf,
+  type StoredBytes,
+  sealed,
+  storedBytes,
+  unpackBody,
+  unreadable,
+} from './body.ts';
 import { type Change, type Clause, conditionOf } from './expression.ts';
-import { decode, encode, type Item, type ItemVersions } from './item.ts';
-import type { DuePage, Until, WriteRefusal } from './ledger.ts';
-import { chunkSk, chunkSkPrefix, ledgerTable, RECORD_SK } from './schema.ts';
-import { refusal, storeCaller, tooManyWrites } from './store-call.ts';
+import { decode, decodeAudit, encode, type Item, type ItemVersions } from './item.ts';
+import type { AuditEntry, DuePage, RequestToKeep, ScanPage, Segment, Until, WriteRefusal } from './ledger.ts';
+import { AUDIT_SK_PREFIX, auditSk, chunkSk, chunkSkPrefix, ledgerTable, RECORD_SK } from './schema.ts';
+import { refusal, retryPauseMs, storeCaller, tooManyWrites } from './store-call.ts';
 
 /** One of the caller's own writes, as `@aws-sdk/lib-dynamodb` takes it. */
 export type TransactWrite = NonNullable<TransactWriteCommandInput['TransactItems']>[number];
@@ -74,6 +90,16 @@ interface Lost {
   readonly record: LedgerRecord | undefined;
 }
 
+/** Time ends the loop long before; this is for a clock that stands still. */
+const SEAL_TRIES = 100;
+
+/** How long a body's chunks are kept, and up to which size it needs none. */
+interface Kept {
+  readonly ttl?: EpochSeconds;
+  readonly openEnded?: boolean;
+  readonly inlineMaxBytes?: number;
+}
+
 type Refused = { readonly reasons: readonly WriteRefusal<TransactWrite>[] };
 
 /** The ledger's table as its moves use it: conditional writes of records, chunked bodies, the due index. */
@@ -104,21 +130,88 @@ export function openTable(options: TableOptions, versions: ItemVersions, chunkCl
     return item && decode(unmarshall(item), versions);
   }
 
-  async function stored(pk: string, reply: Reply): Promise<StoredBytes> {
-    const plain = compressed(reply);
+  /** The effect has happened, so a key service that is throttled is asked again for as long as the store would be. */
+  async function sealedIfAsked(pk: string, plain: StoredBytes, until: EpochMs): Promise<StoredBytes> {
     if (!seals) return plain;
-    return { ...plain, bytes: new Uint8Array(await seals.seal(plain.bytes, pk)), sealed: true };
+    for (let tries = 0; ; tries += 1) {
+      try {
+        return sealed(plain, await seals.seal(plain.bytes, pk));
+      } catch (cause) {
+        const pauseMs = retryPauseMs(tries, random);
+        if (clock() + pauseMs >= until || tries >= SEAL_TRIES) {
+          throw new StoreUnavailable('The body could not be sealed, so it was not stored.', cause);
+        }
+        await sleep(pauseMs);
+      }
+    }
   }
 
-  async function opened(pk: string, response: StoredResponse, chunks: readonly Uint8Array[]): Promise<Reply> {
-    const bytes = storedBytes(pk, response, chunks);
-    if (!response.sealed) return unpackReply(pk, response, bytes);
+  async function opened(pk: string, stored: StoredBody, chunks: readonly Uint8Array[]): Promise<Uint8Array> {
+    const bytes = storedBytes(pk, stored, chunks);
+    if (!stored.sealed) return unpackBody(pk, stored, bytes);
     if (!seals) throw unreadable(pk, 'it is sealed, and this ledger was given nothing to open it with');
     try {
-      return unpackReply(pk, response, await seals.open(bytes, pk));
+      return unpackBody(pk, stored, await seals.open(bytes, pk));
     } catch (cause) {
       throw unreadable(pk, 'its seal does not open', cause);
     }
+  }
+
+  /** Chunks are written before what points at them, and kept longer than it. */
+  async function storeBody(
+    pk: string,
+    plain: StoredBytes,
+    owner: string,
+    kept: Kept,
+    until: EpochMs,
+  ): Promise<StoredBody> {
+    const { ttl = 0, openEnded = false, inlineMaxBytes } = kept;
+    const bytes = await sealedIfAsked(pk, plain, until);
+    const { stored, set, chunks } = packBody(bytes, owner, openEnded, inlineMaxBytes);
+    const lastingUntil = openEnded ? Math.ceil(clock() / 1_000) + schedule.openEndedSeconds : 0;
+    const items = chunks.map((body, index) => ({
+      pk,
+      sk: chunkSk(set, index),
+      v: versions.writes,
+      body,
+      ttl: Math.max(ttl, lastingUntil) + schedule.chunkMarginSeconds,
+    }));
+    await eachOf(items, limits.chunkConcurrency, async (Item: Item) => {
+      const input = { TableName: tableName, Item, ...conditionOf(chunkClauses) };
+      // A chunk that is there already is ours, from a try whose answer got lost: its key carries our name.
+      await unlessLost(send((abortSignal) => documents.send(new PutCommand(input), { abortSignal }), until));
+    });
+    return stored;
+  }
+
+  async function fetchBody(pk: string, stored: StoredBody, until: EpochMs): Promise<Uint8Array> {
+    if ('inline' in stored.body) return opened(pk, stored, []);
+    const items = await itemsBeside(pk, chunkSkPrefix(stored.body.set), until);
+    const chunks = items.flatMap(({ body }) => (body instanceof Uint8Array ? [body] : []));
+    return opened(pk, stored, chunks);
+  }
+
+  /** What is kept beside a record, in order. */
+  async function itemsBeside(pk: string, prefix: string, until: EpochMs): Promise<Item[]> {
+    const items: Item[] = [];
+    let from: Item | undefined;
+    do {
+      const input = {
+        TableName: tableName,
+        ConsistentRead: true,
+        KeyConditionExpression: '#pk = :pk AND begins_with(#sk, :prefix)',
+        ExpressionAttributeNames: { '#pk': 'pk', '#sk': 'sk' },
+        ExpressionAttributeValues: { ':pk': pk, ':prefix': prefix },
+        ExclusiveStartKey: from,
+      };
+      const page = await send(
+        (abortSignal) => documents.send(new QueryCommand(input), { abortSignal }),
+        until,
+      );
+      items.push(...(page.Items ?? []));
+      from = page.LastEvaluatedKey;
+    } while (from);
+    return items;
   }
 
   const keyOf = (pk: string) => ({ pk, sk: RECORD_SK });
@@ -210,61 +303,117 @@ export function openTable(options: TableOptions, versions: ItemVersions, chunkCl
       }
     },
 
+    /** Both or neither: nothing is changed by hand without a trace, and no trace is of what did not happen. */
+    async updateWithAudit(
+      pk: string,
+      change: Change,
+      audit: AuditEntry,
+      until: EpochMs,
+    ): Promise<Lost | undefined> {
+      const { at, id, ...entry } = audit;
+      const ttl = Math.ceil(at / 1_000) + schedule.openEndedSeconds;
+      const Item = { pk, sk: auditSk(at, id), v: versions.writes, at, id, ...entry, ttl };
+      const lost = await this.transact(pk, change, [{ Put: { TableName: tableName, Item } }], until);
+      if (lost && 'reasons' in lost) throw refusal('a refused audit entry', lost);
+      return lost;
+    },
+
+    async audits(pk: string, until: EpochMs): Promise<AuditEntry[]> {
+      return (await itemsBeside(pk, AUDIT_SK_PREFIX, until)).map(decodeAudit);
+    },
+
     async get(pk: string, until: EpochMs): Promise<LedgerRecord | undefined> {
       const command = () => new GetCommand({ TableName: tableName, Key: keyOf(pk), ConsistentRead: true });
       const { Item } = await send((abortSignal) => documents.send(command(), { abortSignal }), until);
       return Item && decode(Item, versions);
     },
 
-    /** Chunks are written before the status that points at them, and kept longer than it. */
     async store(
       pk: string,
       reply: Reply,
       owner: string,
-      kept: { readonly ttl?: EpochSeconds; readonly openEnded?: boolean },
+      kept: Kept,
       until: EpochMs,
     ): Promise<StoredResponse> {
-      const { ttl = 0, openEnded = false } = kept;
-      const { response, set, chunks } = packReply(reply, owner, openEnded, await stored(pk, reply));
-      const lastingUntil = openEnded ? Math.ceil(clock() / 1_000) + schedule.openEndedSeconds : 0;
-      const items = chunks.map((body, index) => ({
-        pk,
-        sk: chunkSk(set, index),
-        v: versions.writes,
-        body,
-        ttl: Math.max(ttl, lastingUntil) + schedule.chunkMarginSeconds,
-      }));
-      await eachOf(items, limits.chunkConcurrency, async (Item: Item) => {
-        const input = { TableName: tableName, Item, ...conditionOf(chunkClauses) };
-        // A chunk that is there already is ours, from a try whose answer got lost: its key carries our name.
-        await unlessLost(
-          send((abortSignal) => documents.send(new PutCommand(input), { abortSignal }), until),
-        );
-      });
-      return response;
+      return responseOf(reply, await storeBody(pk, compressedReply(reply), owner, kept, until));
     },
 
     async fetch(pk: string, response: StoredResponse, until: EpochMs): Promise<Reply> {
-      if ('inline' in response.body) return opened(pk, response, []);
-      const chunks: Uint8Array[] = [];
-      let from: Item | undefined;
-      do {
-        const input = {
-          TableName: tableName,
-          ConsistentRead: true,
-          KeyConditionExpression: '#pk = :pk AND begins_with(#sk, :prefix)',
-          ExpressionAttributeNames: { '#pk': 'pk', '#sk': 'sk' },
-          ExpressionAttributeValues: { ':pk': pk, ':prefix': chunkSkPrefix(response.body.set) },
-          ExclusiveStartKey: from,
-        };
-        const page = await send(
-          (abortSignal) => documents.send(new QueryCommand(input), { abortSignal }),
-          until,
-        );
-        for (const { body } of page.Items ?? []) if (body instanceof Uint8Array) chunks.push(body);
-        from = page.LastEvaluatedKey;
-      } while (from);
-      return opened(pk, response, chunks);
+      return replyOf(response, await fetchBody(pk, response, until));
+    },
+
+    /** A short result stays text, which an operator can read on the item. */
+    async storeResult(
+      pk: string,
+      name: string,
+      text: string,
+      owner: string,
+      until: EpochMs,
+    ): Promise<string | StoredBody> {
+      const inlineMaxBytes = limits.inlineNoteMaxBytes;
+      if (!seals && Buffer.byteLength(text) <= inlineMaxBytes) return text;
+      const kept = { openEnded: true, inlineMaxBytes };
+      return storeBody(pk, compressedResult(name, text), owner, kept, until);
+    },
+
+    async fetchResult(pk: string, result: string | StoredBody, until: EpochMs): Promise<string> {
+      if (typeof result === 'string') return result;
+      return Buffer.from(await fetchBody(pk, result, until)).toString('utf8');
+    },
+
+    /** Always on the record: chunks would have to be there before anybody knows who gets the key. */
+    async keptRequest(
+      pk: string,
+      request: RequestToKeep | undefined,
+      until: EpochMs,
+    ): Promise<StoredRequest | undefined> {
+      const event = request && compressedEvent(request.event);
+      if (!event) return undefined;
+      const { stored } = packBody(await sealedIfAsked(pk, event, until), '', false, Number.POSITIVE_INFINITY);
+      return { function: request.function, event: stored };
+    },
+
+    async openedRequest(
+      pk: string,
+      request: StoredRequest | undefined,
+      until: EpochMs,
+    ): Promise<RequestToKeep | undefined> {
+      return request && { function: request.function, event: await fetchBody(pk, request.event, until) };
+    },
+
+    async unwatched(
+      { index, of }: Segment,
+      limit: number,
+      from: string | undefined,
+      until: EpochMs,
+    ): Promise<ScanPage> {
+      const open = { ':progress': 'in_progress', ':accepted': 'accepted', ':unknown': 'unknown' };
+      const input = {
+        TableName: tableName,
+        Segment: index,
+        TotalSegments: of,
+        Limit: limit,
+        FilterExpression:
+          '#sk = :record AND attribute_not_exists(#due) AND (#status IN (:progress, :accepted, :unknown) OR attribute_exists(#outbox))',
+        ProjectionExpression: '#pk',
+        ExpressionAttributeNames: {
+          '#pk': 'pk',
+          '#sk': 'sk',
+          '#due': 'dueShard',
+          '#status': 'status',
+          '#outbox': 'outbox',
+        },
+        ExpressionAttributeValues: { ':record': RECORD_SK, ...open },
+        ExclusiveStartKey: from === undefined ? undefined : (JSON.parse(from) as Item),
+      };
+      const page = await send(
+        (abortSignal) => documents.send(new ScanCommand(input), { abortSignal }),
+        until,
+      );
+      return {
+        pks: (page.Items ?? []).map(({ pk }) => String(pk)),
+        next: page.LastEvaluatedKey && JSON.stringify(page.LastEvaluatedKey),
+      };
     },
 
     async due(
@@ -302,16 +451,4 @@ async function requireSingleAttempt(client: DynamoDBClient): Promise<void> {
   throw new InvalidArgument(
     `The DynamoDB client given to the ledger makes ${attempts} attempts per call. Make it with ledgerClient(), or with maxAttempts: 1: the ledger retries by itself, and a try that the SDK sends after the lease could reserve a key that nobody then works on.`,
   );
-}
-
-async function eachOf<T>(
-  items: readonly T[],
-  concurrency: number,
-  work: (item: T) => Promise<void>,
-): Promise<void> {
-  const queue = items.values();
-  const workers = Array.from({ length: Math.min(concurrency, items.length) }, async () => {
-    for (const item of queue) await work(item);
-  });
-  await Promise.all(workers);
 }

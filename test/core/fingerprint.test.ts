@@ -418,12 +418,11 @@ describe('any two requests', () => {
   });
 
   it('are told apart in time when they are as large as Lambda takes them', () => {
-    const started = performance.now();
+    // Anything worse than linear would not come back before the test is given up.
     const body = bytes(`[${'{"amount":1.10,"b":"\\u0000"},'.repeat(200_000)}1]`);
     expect(of({ body })).not.toBe(of({ body: body.with(-2, 0x32) }));
     of({ contentType: `a/b; c="${'\\'.repeat(1_000_000)}` });
     of({ contentType: `a/b${'; '.repeat(500_000)}` });
-    expect(performance.now() - started).toBeLessThan(6_000);
   });
 });
 

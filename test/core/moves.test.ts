@@ -20,6 +20,7 @@ import {
   type Uncertainty,
   uncertain,
   watched,
+  withDelivery,
   withStep,
 } from '../../lib/core/moves.ts';
 import { defaultPolicy, expiryAfter } from '../../lib/core/policy.ts';
@@ -27,6 +28,7 @@ import type {
   Accepted,
   Completed,
   CompletedUndelivered,
+  Delivery,
   DoneStep,
   Due,
   FailedRetryable,
@@ -35,6 +37,7 @@ import type {
   Outbox,
   Status,
   Step,
+  StoredRequest,
   StoredResponse,
   Unknown,
 } from '../../lib/core/record.ts';
@@ -138,6 +141,7 @@ const past = {
   ]),
   moves: [{ move: 'takeOver', at: START + 1, attempt: 2 }],
 } as const;
+const delivery: Delivery = frozen({ state: 'done', at: START + 5, reference: 'ch_1', response });
 const leaseUntil = START + 40_000;
 const watchedAt: Due = { shard: 'due#1', at: START + 60_000 };
 const acceptance = { at: START + 3, response, outbox };
@@ -287,6 +291,8 @@ const sameAttempt: readonly Change[] = [
   { name: 'watched, unknown', from: doubtful, make: () => watched(doubtful, due) },
   { name: 'with an open step', from: inProgress, make: () => withStep(inProgress, 'refund', open) },
   { name: 'with a done step', from: inProgress, make: () => withStep(inProgress, 'ship', done) },
+  { name: 'noted, accepted', from: pending, make: () => withDelivery(pending, 0, delivery) },
+  { name: 'noted, undelivered', from: announced, make: () => withDelivery(announced, 0, delivery) },
 ];
 
 const changes = [...reentries, ...sameAttempt];
@@ -546,10 +552,21 @@ describe('doubt', () => {
 
 describe('a lease that is handed back', () => {
   it('ends now, in progress, where the sweep looks', () => {
-    const record = handedBack(inProgress, START + 800_000, due);
+    const { due: _, ...unwatched } = inProgress;
+    const record = handedBack(unwatched, START + 800_000, due);
     expect(record).toMatchObject({ status: 'in_progress', leaseUntil: START + 800_000, due });
     expect(record.steps).toEqual(inProgress.steps);
     expect(record.takenOver).toBe(false);
+  });
+
+  it('keeps what was counted against it, and the longer pause', () => {
+    const counted = { shard: 'due#3', at: START + 900_000, tries: 4, error: 'Down' };
+    const from = { ...inProgress, due: counted };
+    expect(handedBack(from, START, { shard: 'due#3', at: START + 30_000 }).due).toEqual(counted);
+    const later = { shard: 'due#3', at: START + 950_000 };
+    expect(handedBack(from, START, later).due).toEqual({ ...counted, at: later.at });
+    const parked = { ...counted, parkedAt: START };
+    expect(handedBack({ ...inProgress, due: parked }, START, later).due).toEqual(later);
   });
 });
 
@@ -611,6 +628,97 @@ describe('a step', () => {
   it.each([...unusable, `a${'b'.repeat(64)}`])('cannot be named %j', (name) => {
     expect(() => withStep(inProgress, name, open)).toThrow(InvalidArgument);
     expect(() => withStep(inProgress, name, open)).toThrow(`cannot be named ${JSON.stringify(name)}`);
+  });
+
+  it('is one of 64 at the most; one that is there may always be finished', () => {
+    const entries = Array.from({ length: limits.stepsMax - 1 }, (_, at) => [`s${at}`, done] as const);
+    const almost: InProgress = frozen({ ...inProgress, steps: new Map<string, Step>(entries) });
+    const full = frozen(withStep(almost, 'ship', open));
+    expect(full.steps.size).toBe(64);
+    expect(() => withStep(full, 'more', open)).toThrow('Record pk has 64 steps; at most 64 fit on it.');
+    expect(withStep(full, 'ship', done).steps.get('ship')).toBe(done);
+  });
+});
+
+describe('a delivery', () => {
+  const events: Outbox = frozen([
+    { type: 'charge', payload: '1' },
+    { type: 'receipt', payload: '2', delivery },
+    { type: 'ship', payload: '3', delivery: { state: 'claimed', id: 'me', until: START } },
+  ]);
+  const records = [
+    frozen({ ...pending, accepted: { ...acceptance, outbox: events } }),
+    frozen({ ...announced, outbox: events }),
+  ] as const;
+  const eventsOf = (record: Accepted | CompletedUndelivered) =>
+    record.status === 'accepted' ? record.accepted.outbox : record.outbox;
+
+  it.each(records)('is noted on its own event, and nothing else changes ($status)', (record) => {
+    const noted = withDelivery(record, 0, delivery);
+    expect(eventsOf(noted)).toEqual([{ ...events[0], delivery }, events[1], events[2]]);
+    expect({ ...noted, accepted: 0, outbox: 0 }).toEqual({ ...record, accepted: 0, outbox: 0 });
+  });
+
+  it.each(records)('that did not happen leaves no trace ($status)', (record) => {
+    const cleared = withDelivery(record, 2, undefined);
+    expect(eventsOf(cleared)).toEqual([events[0], events[1], { type: 'ship', payload: '3' }]);
+    expect(Object.keys(eventsOf(cleared)[2] ?? {})).toEqual(['type', 'payload']);
+  });
+
+  it.each([-1, 3, 0.5, Number.NaN])('of an event that is not there is refused: %d', (index) => {
+    for (const record of records) {
+      expect(() => withDelivery(record, index, delivery)).toThrow(
+        new InvalidArgument(`Record pk has 3 events, and none with index ${index}.`),
+      );
+    }
+  });
+
+  it('is kept when the record is accepted again, and a claim is not', () => {
+    const unknown = frozen({ ...doubtful, accepted: { ...acceptance, outbox: events } });
+    expect(reaccepted(unknown, reentry).accepted.outbox).toEqual([
+      events[0],
+      events[1],
+      { type: 'ship', payload: '3' },
+    ]);
+    const claimedFirst: Outbox = [{ ...events[0], delivery: { state: 'claimed', id: 'me', until: START } }];
+    const again = reaccepted({ ...doubtful, accepted: { ...acceptance, outbox: claimedFirst } }, reentry);
+    expect(again.accepted.outbox).toEqual([events[0]]);
+  });
+});
+
+describe('a request that was kept', () => {
+  const request: StoredRequest = frozen({ function: 'payments', event: { ...response } });
+  const running: InProgress = frozen({ ...inProgress, request });
+  const inDoubt: Unknown = frozen({ ...doubtful, request });
+  const idle: Unknown = frozen({ ...settledSteps, request });
+
+  const kept: [string, LedgerRecord][] = [
+    ['reserved with it', reserved(claim, request)],
+    ['retaken with it', retaken(released, attempt, request)],
+    ['taken over', takenOver(running, attempt)],
+    ['handed back', handedBack(running, START, due)],
+    ['marked unknown', uncertain(running, doubt, 'markUnknown')],
+    ['lapsed to unknown', uncertain(running, doubt, 'lapse')],
+    ['resumed', resumed(idle, reentry, undefined)],
+    ['watched', watched(running, due)],
+    ['stepped on', withStep(running, 'refund', open)],
+  ];
+  it.each(kept)('stays while somebody may have to run it: %s', (_, record) => {
+    expect(record).toHaveProperty('request', request);
+  });
+
+  const dropped: [string, LedgerRecord][] = [
+    ['completed', completed(running, outcome, 'complete')],
+    ['completed late', completed(inDoubt, outcome, 'completeLate')],
+    ['accepted', accepted(running, deferral)],
+    ['released', failed(running, failure, 'release')],
+    ['settled as failed', failed(inDoubt, failure, 'settle')],
+    ['reserved without', reserved(claim)],
+    ['retaken without', retaken(released, attempt)],
+    ['taken over without', takenOver(inProgress, attempt)],
+  ];
+  it.each(dropped)('goes with the last who could run it: %s', (_, record) => {
+    expect(record).not.toHaveProperty('request');
   });
 });
 

@@ -200,11 +200,12 @@ describe('what the moves make of a record', () => {
     expect(made.toSorted()).toEqual(known.toSorted());
   });
 
-  it('is a new state only through the functions above: steps and due times change none', () => {
+  it('is a new state only through the functions above: steps, deliveries and due times change none', () => {
     const others = Object.keys(moves).filter((name) => !(name in calls));
-    expect(others.toSorted()).toEqual(['watched', 'withStep']);
+    expect(others.toSorted()).toEqual(['watched', 'withDelivery', 'withStep']);
     const step = { state: 'open', attempt: 1, at: 1, id: 'try-1' } as const;
     expect(moves.withStep(running, 'charge', step).status).toBe('in_progress');
+    expect(moves.withDelivery(pending, 0, { state: 'done', at: 1 }).status).toBe('accepted');
     for (const record of [running, pending, doubtful]) {
       expect(moves.watched(record, due).status).toBe(record.status);
     }

@@ -4,7 +4,13 @@ import { type AttributeValue, type DynamoDBClient, GetItemCommand } from '@aws-s
 import { afterAll, beforeAll, beforeEach, describe, it } from 'vitest';
 import { fingerprint } from '../../lib/core/fingerprint.ts';
 import { limits } from '../../lib/core/limits.ts';
-import type { InProgress } from '../../lib/core/record.ts';
+import type {
+  Accepted,
+  CompletedUndelivered,
+  DoneStep,
+  InProgress,
+  Undelivered,
+} from '../../lib/core/record.ts';
 import { scopePk } from '../../lib/core/scope.ts';
 import { dynamoDbLedger } from '../../lib/ledger/dynamodb.ts';
 import {
@@ -148,6 +154,7 @@ describe('DynamoDB is called', () => {
     await ledger.reserve(claimOf({ pk: mine.pk }), execute);
     await ledger.reply(done.pk, done.response);
     assert.deepEqual(wire.takeNames(), ['PutItem', 'Query']);
+    assert.equal(JSON.parse(wire.sent.at(-1)?.body ?? '{}').ConsistentRead, true, 'the chunks are fresh');
     await ledger.reply(large.pk, large.response);
     assert.deepEqual(wire.takeNames(), ['Query', 'Query']);
   });
@@ -170,6 +177,74 @@ describe('DynamoDB is called', () => {
     assert.deepEqual(wire.takeNames(), ['UpdateItem', 'UpdateItem']);
     await ledger.handBack(saved, LATER, { shard: 'due#0', at: LATER });
     assert.deepEqual(wire.takeNames(), ['UpdateItem']);
+  });
+
+  it('once more per chunk of a long result, and with one query when it is read', async () => {
+    const texts = {
+      short: '"ch_1"',
+      compressed: JSON.stringify(Array(1_000).fill('again')),
+      long: JSON.stringify(Buffer.from(bytes(2_000)).toString('base64')),
+      longer: JSON.stringify(Buffer.from(bytes(600_000)).toString('base64')),
+    };
+    const puts = { short: 0, compressed: 0, long: 1, longer: 2 };
+    let mine = await inProgress(ledger, { effects: 'steps' });
+    for (const [name, text] of Object.entries(texts)) {
+      const chunks = puts[name as keyof typeof puts];
+      wire.takeNames();
+      mine = movedRecord(await ledger.saveStep(mine, name, text, LATER));
+      assert.deepEqual(wire.takeNames(), [...Array(chunks).fill('PutItem'), 'UpdateItem'], name);
+      assert.equal(await ledger.stepResult(mine.pk, mine.steps.get(name) as DoneStep), text);
+      assert.deepEqual(wire.takeNames(), chunks > 0 ? ['Query'] : [], name);
+    }
+  });
+
+  it('once for a step with a write of its own: one transaction', async () => {
+    const mine = await inProgress(ledger, { effects: 'steps' });
+    wire.takeNames();
+    assert.equal((await ledger.saveStep(mine, 'row', '1', LATER, [domainWrite()])).kind, 'moved');
+    assert.deepEqual(wire.takeNames(), ['TransactWriteItems']);
+  });
+
+  it('no more often for a request that is kept, and not at all to read it', async () => {
+    const request = { function: 'payments', event: bytes(1_000) };
+    const mine = movedRecord<InProgress>(await ledger.reserve({ ...claimOf(), request }, execute));
+    assert.deepEqual(wire.takeNames(), ['PutItem']);
+    assert.deepEqual(await ledger.request(mine), request);
+    const failed = await failedBy(ledger, mine);
+    assert.equal((await ledger.retake(failed, { ...attemptAt(LATER), request })).kind, 'owned');
+    assert.deepEqual(wire.takeNames(), ['UpdateItem', 'UpdateItem']);
+  });
+
+  it('once for each note of a delivery, won or lost, and not at all for an event that is emitted', async () => {
+    const { outbox } = deferralAt(LATER);
+    const mine = await inProgress(ledger);
+    wire.takeNames();
+    const accepted = movedRecord<Accepted>(await ledger.accept(mine, deferralAt(LATER)));
+    assert.deepEqual(wire.takeNames(), ['UpdateItem']);
+    const emitted = await completedBy(ledger, await inProgress(ledger), { ...outcomeAt(LATER), outbox });
+    assert.deepEqual(wire.takeNames(), ['PutItem', 'UpdateItem']);
+    for (const record of [accepted, emitted as CompletedUndelivered]) {
+      const claim = { to: 'claimed', id: 'me', until: LATER } as const;
+      const claimed = movedRecord<Undelivered>(await ledger.noteDelivery(record, 0, claim));
+      assert.equal((await ledger.noteDelivery(record, 0, { ...claim, id: 'you' })).kind, 'fenced');
+      const done = { to: 'done', at: LATER, claim: 'me', reply: replyOf('"paid"') } as const;
+      assert.equal((await ledger.noteDelivery(claimed, 0, done)).kind, 'moved');
+      assert.deepEqual(wire.takeNames(), Array(3).fill('UpdateItem'));
+      assert.equal(wire.sent.at(-1)?.input.ReturnValuesOnConditionCheckFailure, 'ALL_OLD');
+    }
+  });
+
+  it('once more per chunk of a long answer of a delivery', async () => {
+    const accepted = movedRecord<Accepted>(await ledger.accept(await inProgress(ledger), deferralAt(LATER)));
+    const reply = { ...replyOf(''), body: bytes(2 * limits.inlineBodyMaxBytes) };
+    wire.takeNames();
+    assert.equal((await ledger.noteDelivery(accepted, 0, { to: 'done', at: LATER, reply })).kind, 'moved');
+    assert.deepEqual(wire.takeNames(), ['PutItem', 'UpdateItem']);
+    await assert.rejects(
+      ledger.noteDelivery(accepted, 1, { to: 'done', at: LATER, reply }),
+      /none with index 1/,
+    );
+    assert.deepEqual(wire.takeNames(), [], 'and no chunk is left behind for an event that is not there');
   });
 
   it('once to retake or take over, won or lost', async () => {

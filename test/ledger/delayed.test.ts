@@ -11,10 +11,11 @@ import type {
   FailedRetryable,
   InProgress,
   LedgerRecord,
+  Undelivered,
   Unknown,
 } from '../../lib/core/record.ts';
 import { dynamoDbLedger } from '../../lib/ledger/dynamodb.ts';
-import type { Ledger, SettleTo } from '../../lib/ledger/ledger.ts';
+import type { DeliveryNote, Ledger, SettleTo } from '../../lib/ledger/ledger.ts';
 import type { TransactWrite } from '../../lib/ledger/table.ts';
 import {
   acceptedBy,
@@ -183,6 +184,18 @@ for (const [name, move] of Object.entries(staleMoves)) {
       await takenOverBy(mine);
       await assertChangesNothing(call, mine.pk);
       assert.equal(await ledger.read(`domain-${mine.pk}`), undefined, 'nor does it write anything else');
+    });
+
+    it('changes nothing once its own attempt was called unknown', async () => {
+      const { mine, call } = await delayed();
+      await unknownBy(ledger, mine);
+      await assertChangesNothing(call, mine.pk);
+    });
+
+    it('changes nothing once its own attempt was accepted', async () => {
+      const { mine, call } = await delayed();
+      await acceptedBy(ledger, mine);
+      await assertChangesNothing(call, mine.pk);
     });
 
     it('changes nothing once the other attempt completed', async () => {
@@ -369,6 +382,98 @@ describe('a delayed delivery of an outbox', () => {
   });
 });
 
+describe('a delayed note of a delivery', () => {
+  const claim = { to: 'claimed', id: 'me', until: LATER } as const;
+  const outbox = deferralAt(LATER).outbox;
+  const undelivered = { ...outcomeAt(LATER), outbox };
+  const accept = async (mine: InProgress): Promise<Undelivered> => acceptedBy(ledger, mine);
+  const complete = async (mine: InProgress): Promise<Undelivered> =>
+    (await completedBy(ledger, mine, undelivered)) as CompletedUndelivered;
+  const claimed = async (record: Undelivered) =>
+    movedRecord<Undelivered>(await ledger.noteDelivery(record, 0, claim));
+
+  interface Row {
+    readonly reach: (record: Undelivered) => Promise<Undelivered>;
+    readonly note: DeliveryNote;
+  }
+  const notes: Readonly<Record<string, Row>> = {
+    'a claim': { reach: async (record) => record, note: claim },
+    'what was delivered': { reach: async (record) => record, note: { to: 'done', at: LATER } },
+    'what was delivered under a claim': { reach: claimed, note: { to: 'refused', at: LATER, claim: 'me' } },
+    'a claim that is given up': { reach: claimed, note: { to: 'none', claim: 'me' } },
+  };
+
+  for (const [what, { reach, note }] of Object.entries(notes)) {
+    const delayed = async (make: (mine: InProgress) => Promise<Undelivered>) => {
+      const record = await reach(await make(await inProgress(ledger)));
+      return { record, call: await onItsWay((slow) => slow.noteDelivery(record, 0, note)) };
+    };
+
+    it(`of ${what} changes nothing once somebody else noted it`, async () => {
+      for (const make of [accept, complete]) {
+        const { record, call } = await delayed(make);
+        const over = note.to === 'none' || ('claim' in note && note.claim) ? { claim: 'me' } : {};
+        const done = await ledger.noteDelivery(record, 0, {
+          to: 'done',
+          at: LATER,
+          reference: 'theirs',
+          ...over,
+        });
+        assert.equal(done.kind, 'moved');
+        await assertChangesNothing(call, record.pk);
+      }
+    });
+
+    it(`of ${what} changes nothing once the outbox is delivered or the record settled`, async () => {
+      const completed = await delayed(complete);
+      await ledger.deliver(completed.record as CompletedUndelivered, undelivered.ttl);
+      await assertChangesNothing(completed.call, completed.record.pk);
+      const accepted = await delayed(accept);
+      const executed = { to: 'completed', ...outcomeAt(LATER) } as const;
+      await ledger.settleAccepted(accepted.record as Accepted, executed);
+      await assertChangesNothing(accepted.call, accepted.record.pk);
+    });
+
+    it(`of ${what} changes nothing once the record is in doubt, or was accepted again`, async () => {
+      const { record, call } = await delayed(accept);
+      const unknown = await unknownAfterAccept(ledger, record as Accepted);
+      await assertChangesNothing(call, record.pk);
+      const reentry = { owner: randomUUID(), now: LATER, due: dueOf(record.pk, LATER) };
+      const again = movedRecord<Accepted>(await ledger.settle(unknown, { to: 'accepted', ...reentry }));
+      await assertChangesNothing(call, record.pk);
+      await claimed(again);
+      await assertChangesNothing(call, record.pk);
+    });
+
+    it(`of ${what} changes nothing once the key was reused and has an outbox of its own`, async () => {
+      const { record, call } = await delayed(complete);
+      await ledger.deliver(record as CompletedUndelivered, undelivered.ttl);
+      const later = ledgerAt(EXPIRED);
+      const next = { pk: record.pk, now: EXPIRED, leaseUntil: EXPIRED + LEASE_MS };
+      const own = (await completedBy(
+        later,
+        await inProgress(later, next),
+        undelivered,
+      )) as CompletedUndelivered;
+      await reach(own);
+      await assertChangesNothing(call, record.pk);
+    });
+  }
+
+  it('of doubt about a claim changes nothing once the claim is given up or the delivery done', async () => {
+    for (const note of [
+      { to: 'none', claim: 'me' },
+      { to: 'done', at: LATER, claim: 'me' },
+    ] as const) {
+      const record = (await claimed(await accept(await inProgress(ledger)))) as Accepted;
+      const about = { event: { index: 0, id: 'me' }, ...doubtAt(record.pk, LATER) };
+      const call = await onItsWay((slow) => slow.settleAccepted(record, { to: 'unknown', ...about }));
+      assert.equal((await ledger.noteDelivery(record, 0, note)).kind, 'moved');
+      await assertChangesNothing(call, record.pk);
+    }
+  });
+});
+
 describe('a move by someone who is wrong about the state', () => {
   /** What they take it for, with the true fence: so that only the state's own clause can refuse it. */
   const failedLook = { status: 'failed_retryable', errorCode: 'none', completedAt: START } as const;
@@ -381,6 +486,15 @@ describe('a move by someone who is wrong about the state', () => {
     assert.deepEqual(await ledger.read(mine.pk), mine);
   });
 
+  it('does not call delivered what is only accepted', async () => {
+    const accepted = await acceptedBy(ledger, await inProgress(ledger));
+    const { response, outbox } = accepted.accepted;
+    const look = { status: 'completed', response, outbox, completedAt: START, expiresAt: EXPIRED } as const;
+    const delivered = await ledger.deliver({ ...accepted, ...look }, outcomeAt(LATER).ttl);
+    assert.deepEqual(delivered, { kind: 'fenced', record: accepted });
+    assert.deepEqual(await ledger.read(accepted.pk), accepted);
+  });
+
   it('does not accept again what is accepted', async () => {
     const accepted = await acceptedBy(ledger, await inProgress(ledger));
     const reentry = { owner: randomUUID(), now: LATER, due: dueOf(accepted.pk, LATER) };
@@ -390,5 +504,24 @@ describe('a move by someone who is wrong about the state', () => {
     );
     assert.deepEqual(settled, { kind: 'fenced', record: accepted });
     assert.deepEqual(await ledger.read(accepted.pk), accepted);
+  });
+});
+
+describe('a sweep that acts on an old read of the index', () => {
+  it('does not undo a parking, even one that is due at the same time', async () => {
+    const unknown = await unknownBy(ledger, await inProgress(ledger, { effects: 'opaque' }));
+    const parked = { shard: 'parked#0', at: unknown.due.at, parkedAt: LATER };
+    const waiting = movedRecord<Unknown>(await ledger.watch(unknown, parked));
+    const slower = await ledger.watch(unknown, dueOf(unknown.pk, LATER));
+    assert.deepEqual(slower, { kind: 'fenced', record: waiting });
+  });
+
+  it('leaves a verdict to say when the record is due next', async () => {
+    const unknown = await unknownAfterAccept(ledger, await acceptedBy(ledger, await inProgress(ledger)));
+    await ledger.watch(unknown, { shard: 'parked#0', at: LATER, parkedAt: LATER });
+    const verdict = { to: 'accepted', owner: randomUUID(), now: LATER, due: unknown.due } as const;
+    const again = movedRecord<Accepted>(await ledger.settle(unknown, verdict));
+    assert.deepEqual(again.due, unknown.due);
+    assert.deepEqual(await ledger.read(unknown.pk), again);
   });
 });

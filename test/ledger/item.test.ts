@@ -3,13 +3,15 @@ import { DynamoDBDocumentClient, GetCommand, PutCommand, UpdateCommand } from '@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { RecordUnreadable } from '../../lib/core/errors.ts';
 import { defaultPolicy, expiryAfter } from '../../lib/core/policy.ts';
-import type { Completed, InProgress } from '../../lib/core/record.ts';
+import type { Accepted, Completed, InProgress } from '../../lib/core/record.ts';
 import { dynamoDbLedger } from '../../lib/ledger/dynamodb.ts';
 import { type ItemVersions, itemVersions } from '../../lib/ledger/item.ts';
 import {
+  acceptedBy,
   attemptAt,
   claimOf,
   completedBy,
+  dueOf,
   execute,
   failedBy,
   inProgress,
@@ -91,6 +93,7 @@ describe('a damaged item', () => {
     });
   }
 
+  const sound = { encoding: 'identity', length: 0, crc: 0, body: new Uint8Array() };
   const nonsense: [name: string, value: unknown][] = [
     ['status', 'pending'],
     ['effects', 'none'],
@@ -104,6 +107,11 @@ describe('a damaged item', () => {
     ['steps', []],
     ['steps', { charge: { state: 'half', attempt: 1, at: 1 } }],
     ['steps', { charge: { state: 'done', attempt: 1, at: 1 } }],
+    ['steps', { charge: { state: 'done', attempt: 1, at: 1, result: 7 } }],
+    ['steps', { charge: { state: 'done', attempt: 1, at: 1, result: { encoding: 'zstd' } } }],
+    ['steps', { charge: { state: 'done', attempt: 1, at: 1, result: { ...sound, encoding: 'gzip' } } }],
+    ['steps', { charge: { state: 'done', attempt: 1, at: 1, result: { ...sound, chunks: 1 } } }],
+    ['steps', { charge: { state: 'open', attempt: 1, at: 1 } }],
     ['response', 'none'],
     ['response', { status: 201 }],
     ['outbox', [{ type: 'charge', payload: '{}' }]],
@@ -116,6 +124,68 @@ describe('a damaged item', () => {
       await expectUnreadable(pk, /is damaged: attribute \S+ should be/, whenFor(name));
     });
   }
+
+  const event = { type: 'charge', payload: '{}' };
+  const done = { state: 'done', at: 1 };
+  const openNonsense: [name: string, value: unknown][] = [
+    ['outbox', []],
+    ['outbox', 'none'],
+    ['outbox', [{ ...event, payload: 7 }]],
+    ['outbox', [{ ...event, delivery: 'done' }]],
+    ['outbox', [{ ...event, delivery: { ...done, state: 'half' } }]],
+    ['outbox', [{ ...event, delivery: { state: 'done' } }]],
+    ['outbox', [{ ...event, delivery: { ...done, reference: 7 } }]],
+    ['outbox', [{ ...event, delivery: { ...done, response: {} } }]],
+    ['outbox', [event, { ...event, delivery: { state: 'claimed', id: 'me' } }]],
+    ['outbox', [event, { ...event, delivery: { state: 'claimed', until: 1 } }]],
+    ['dueAt', -1],
+    ['parkedAt', 'now'],
+    ['dueTries', -1],
+    ['dueError', 7],
+  ];
+  for (const [name, value] of openNonsense) {
+    it(`is a clear error and never a fresh execution: ${name} of an accepted record is ${JSON.stringify(value)}`, async () => {
+      const accepted = await acceptedBy(ledger, await inProgress(ledger));
+      await ledger.watch(accepted, { ...dueOf(accepted.pk, START), tries: 1, error: 'timeout' });
+      await change(accepted.pk, 'SET #name = :value', name, value);
+      await expectUnreadable(accepted.pk, /is damaged: attribute \S+ should be/, [START, IN_TEN_YEARS]);
+    });
+  }
+
+  for (const value of [
+    'none',
+    {},
+    { function: 7, event: sound },
+    { function: 'f' },
+    { function: 'f', event: {} },
+  ]) {
+    it(`is a clear error and never a fresh execution: its request is ${JSON.stringify(value)}`, async () => {
+      const { pk } = await inProgress(ledger);
+      await change(pk, 'SET #name = :value', 'request', value);
+      await expectUnreadable(pk, /is damaged: attribute \S+ should be/, [START, IN_TEN_YEARS]);
+    });
+  }
+
+  it('is noticed in a long result, an answer or a request that lost a byte', async () => {
+    const long = JSON.stringify(Array.from({ length: 1_000 }, () => Math.random()));
+    const request = { function: 'payments', event: new Uint8Array(Buffer.from(long)) };
+    const claim = { ...claimOf({ effects: 'steps' }), request };
+    const mine = movedRecord<InProgress>(await ledger.reserve(claim, execute));
+    const saved = movedRecord<InProgress>(await ledger.saveStep(mine, 'charge', long, START));
+    const step = saved.steps.get('charge');
+    if (step?.state !== 'done' || typeof step.result === 'string') throw new Error('expected a stored body');
+    if (!('chunks' in step.result.body) || !mine.request) throw new Error('expected chunks and a request');
+    const { body } = step.result;
+    for (const [result, message] of [
+      [{ ...step.result, crc: 1 }, /do not match the checksum/],
+      [{ ...step.result, body: { ...body, chunks: 2 } }, /1 of its chunks are missing/],
+      [{ ...step.result, encoding: 'identity' as const }, /do not match the checksum/],
+    ] as const) {
+      await expect(ledger.stepResult(mine.pk, { ...step, result })).rejects.toThrow(message);
+    }
+    const broken = { ...mine.request, event: { ...mine.request.event, crc: 1 } };
+    await expect(ledger.request({ ...mine, request: broken })).rejects.toThrow(RecordUnreadable);
+  });
 
   it('is not overwritten when it is only a husk with a key', async () => {
     const pk = `pk-${randomUUID()}`;
@@ -238,4 +308,42 @@ it('expiry is part of what is written, so that DynamoDB can drop the item by its
   const done = await completedBy(ledger, await inProgress(ledger));
   const { expiresAt, ttl } = expiryAfter(defaultPolicy, START);
   expect(await rawItem(done.pk)).toMatchObject({ expiresAt, ttl });
+});
+
+describe('an item', () => {
+  it('has a short result as text, which an operator can read, and a long one beside it', async () => {
+    const mine = await inProgress(ledger, { effects: 'steps' });
+    const long = JSON.stringify(Array.from({ length: 1_000 }, () => Math.random()));
+    const first = movedRecord<InProgress>(await ledger.saveStep(mine, 'row', '{"id":1}', START));
+    await ledger.saveStep(first, 'charge', long, START);
+    const { steps } = await rawItem(mine.pk);
+    expect(steps).toMatchObject({
+      row: { state: 'done', attempt: 1, at: START, result: '{"id":1}' },
+      charge: { state: 'done', result: { encoding: 'zstd', length: Buffer.byteLength(long), chunks: 1 } },
+    });
+  });
+
+  it('names why it is due, flat, so that the index and an operator see it', async () => {
+    const { pk } = await acceptedBy(ledger, await inProgress(ledger)).then(async (accepted) => {
+      const due = { shard: 'parked#1', at: START, parkedAt: START, tries: 8, error: 'timeout' };
+      return movedRecord<Accepted>(await ledger.watch(accepted, due));
+    });
+    expect(await rawItem(pk)).toMatchObject({
+      ...{ dueShard: 'parked#1', dueAt: START, parkedAt: START, dueTries: 8, dueError: 'timeout' },
+    });
+  });
+
+  it('has each delivery with its event, and nothing where nothing is known', async () => {
+    const accepted = await acceptedBy(ledger, await inProgress(ledger));
+    expect((await rawItem(accepted.pk))['outbox']).toEqual([{ type: 'charge', payload: '{"amount":1}' }]);
+    const claim = { to: 'claimed', id: 'me', until: START } as const;
+    const claimed = movedRecord<Accepted>(await ledger.noteDelivery(accepted, 0, claim));
+    expect((await rawItem(accepted.pk))['outbox']).toMatchObject([
+      { delivery: { state: 'claimed', id: 'me', until: START } },
+    ]);
+    await ledger.noteDelivery(claimed, 0, { to: 'done', at: START, reference: 'ch_1', claim: 'me' });
+    expect((await rawItem(accepted.pk))['outbox']).toEqual([
+      { type: 'charge', payload: '{"amount":1}', delivery: { state: 'done', at: START, reference: 'ch_1' } },
+    ]);
+  });
 });

@@ -4,10 +4,12 @@ import { DynamoDBDocumentClient, GetCommand } from '@aws-sdk/lib-dynamodb';
 import { afterAll, describe, it } from 'vitest';
 import { limits } from '../../lib/core/limits.ts';
 import type {
+  Accepted,
   CompletedDelivered,
   CompletedUndelivered,
   InProgress,
   LedgerRecord,
+  Undelivered,
 } from '../../lib/core/record.ts';
 import { dynamoDbLedger } from '../../lib/ledger/dynamodb.ts';
 import type { Ledger } from '../../lib/ledger/ledger.ts';
@@ -26,6 +28,7 @@ import {
   inProgress,
   LAPSED,
   movedRecord,
+  noise,
   outcomeAt,
   replyOf,
   SECOND,
@@ -109,6 +112,14 @@ function domainWrites() {
 
 const once = { paid: true, payments: 1 };
 
+const claim = { to: 'claimed', id: 'me', until: LATER } as const;
+const longResult = JSON.stringify(Buffer.from(noise(3_000)).toString('base64'));
+
+async function undeliveredBy(ledger: Ledger<TransactWrite>): Promise<CompletedUndelivered> {
+  const outcome = { ...outcomeAt(START), outbox: deferralAt(START).outbox };
+  return (await completedBy(ledger, await inProgress(ledger), outcome)) as CompletedUndelivered;
+}
+
 type LossyMove = (
   lossy: Ledger<TransactWrite>,
 ) => Promise<{ readonly kind: string; readonly record?: LedgerRecord | undefined }>;
@@ -158,6 +169,30 @@ const moves: Readonly<Record<string, LossyMove>> = {
       to: 'completed',
       ...outcomeAt(LATER),
     }),
+  'claim of a delivery': async (lossy) =>
+    lossy.noteDelivery(await acceptedBy(sound, await inProgress(sound)), 0, claim),
+  'note of a delivery': async (lossy) =>
+    lossy.noteDelivery(await undeliveredBy(sound), 0, { to: 'done', at: LATER, reply: replyOf('"paid"') }),
+  'note of a delivery that it had claimed': async (lossy) => {
+    const claimed = movedRecord<Undelivered>(await sound.noteDelivery(await undeliveredBy(sound), 0, claim));
+    return lossy.noteDelivery(claimed, 0, { to: 'refused', at: LATER, reference: 'ch_1', claim: claim.id });
+  },
+  'note of a delivery with a long answer': async (lossy) => {
+    const reply = { ...replyOf(''), body: noise(2 * limits.inlineBodyMaxBytes) };
+    return lossy.noteDelivery(await undeliveredBy(sound), 0, { to: 'done', at: LATER, reply });
+  },
+  'release of a claim': async (lossy) => {
+    const claimed = movedRecord<Undelivered>(await sound.noteDelivery(await undeliveredBy(sound), 0, claim));
+    return lossy.noteDelivery(claimed, 0, { to: 'none', claim: claim.id });
+  },
+  'doubt about a claimed delivery': async (lossy) => {
+    const accepted = await acceptedBy(sound, await inProgress(sound));
+    const claimed = movedRecord<Accepted>(await sound.noteDelivery(accepted, 0, claim));
+    const about = { event: { index: 0, id: claim.id }, ...doubtAt(accepted.pk, LATER) };
+    return lossy.settleAccepted(claimed, { to: 'unknown', ...about });
+  },
+  'step with a long result': async (lossy) =>
+    lossy.saveStep(await inProgress(sound, { effects: 'steps' }), 'charge', longResult, LATER),
   'delivery of an outbox': async (lossy) => {
     const outcome = { ...outcomeAt(LATER), outbox: deferralAt(LATER).outbox };
     const done = await completedBy(sound, await inProgress(sound), outcome);
@@ -257,6 +292,37 @@ for (const [mode, plan] of Object.entries(modes)) {
       });
     }
 
+    it('knows its step although the sentinel touched the record since it was read', async () => {
+      const { ledger } = lossyLedger(plan());
+      const mine = await inProgress(sound, { effects: 'steps' });
+      const due = dueOf(mine.pk, LATER);
+      await sound.watch(mine, due);
+      const opened = await ledger.openStep(mine, 'charge', LATER);
+      const saved = await ledger.saveStep(mine, 'charge', '"ch_1"', LATER);
+      assert.deepEqual([opened.kind, saved.kind], ['moved', 'moved']);
+      const now = await sound.read(mine.pk);
+      assert.deepEqual(now?.status === 'in_progress' && now.due, due);
+      assert.equal(now?.steps.get('charge')?.state, 'done');
+    });
+
+    it('knows its note although another event was noted and the record was put in the index since', async () => {
+      const { ledger } = lossyLedger(plan());
+      const outbox = ['charge', 'receipt'].map((type) => ({ type, payload: '{}' }));
+      const from = movedRecord<Accepted>(
+        await sound.accept(await inProgress(sound), { ...deferralAt(START), outbox }),
+      );
+      await sound.noteDelivery(from, 1, { to: 'done', at: LATER });
+      await sound.watch(from, dueOf(from.pk, LATER));
+      for (const note of [claim, { to: 'done', at: LATER, claim: claim.id }] as const) {
+        assert.equal((await ledger.noteDelivery(from, 0, note)).kind, 'moved', note.to);
+      }
+      const now = await sound.read(from.pk);
+      assert.deepEqual(
+        now?.status === 'accepted' && now.accepted.outbox.map(({ delivery }) => delivery?.state),
+        ['done', 'done'],
+      );
+    });
+
     it('commits the writes of a completion exactly once', async () => {
       const { ledger } = lossyLedger(plan());
       await atOnce(KEYS_AT_ONCE, 2 * KEYS_PER_MOVE, async () => {
@@ -298,6 +364,16 @@ for (const [mode, plan] of Object.entries(modes)) {
     });
   });
 }
+
+it('an owner that was taken over is not told that its step is saved, although it is', async () => {
+  const mine = await inProgress(sound, { effects: 'steps' });
+  const save = () => sound.saveStep(mine, 'charge', '"ch_1"', LATER);
+  assert.equal((await save()).kind, 'moved');
+  const late = dynamoDbLedger({ tableName, client, clock: () => LAPSED });
+  const taken = await late.takeOver(mine, { ...attemptAt(LAPSED, 'steps'), skewMs: SKEW_MS });
+  assert.equal(taken.record?.steps.get('charge')?.state, 'done');
+  assert.deepEqual(await save(), { kind: 'fenced', record: taken.record });
+});
 
 it('a hand-back that was refused is not mistaken for one that was made', async () => {
   const mine = await inProgress(sound, { effects: 'transactional' });

@@ -13,6 +13,7 @@ import { dynamoDbLedger } from '../../lib/ledger/dynamodb.ts';
 import type { Ledger, Taken, Until } from '../../lib/ledger/ledger.ts';
 import { ledgerClient, type TransactWrite } from '../../lib/ledger/table.ts';
 import {
+  acceptedBy,
   attemptAt,
   claimOf,
   completedBy,
@@ -275,22 +276,33 @@ describe('no try leaves too late', () => {
     },
     saveStep: async (ledger, call) =>
       ledger.saveStep(await inProgress(sound, { effects: 'steps' }), 'a', '1', LATER, undefined, call),
+    noteDelivery: async (ledger, call) => {
+      const note = { to: 'claimed', id: 'me', until: LATER } as const;
+      return ledger.noteDelivery(await acceptedBy(sound, await inProgress(sound)), 0, note, call);
+    },
+    stepResult: (ledger, call) => {
+      const body = { set: 'nobody', chunks: 1 };
+      const result = { encoding: 'identity', length: 1, crc: 1, body } as const;
+      return ledger.stepResult('pk', { state: 'done', attempt: 1, at: START, result }, call);
+    },
   };
   for (const [name, act] of Object.entries(untils)) {
     it(`for a ${name}: not after the end that the caller set, and the caller is told`, async () => {
-      const { ledger, leftAt, wire } = stage(always(neverArrived));
+      const { ledger, leftAt, sleeps, wire } = stage(always(neverArrived));
       const until = START + 1_000;
       await assert.rejects(act(ledger, { until }), (error) => {
         assert.ok(error instanceof StoreUnavailable);
         assert.equal(error.remedy, 'retry-same-key');
         assert.match(error.message, /did not answer in time, after 6 tries \(Error: read ECONNRESET\)/);
         assert.match(error.message, /may have happened all the same; retry with the same key/);
+        assert.ok(error.cause instanceof Error);
         return true;
       });
       assert.deepEqual(
         leftAt.map((at) => at - START),
         [0, 25, 75, 175, 375, 775],
       );
+      assert.deepEqual(sleeps, [25, 50, 100, 200, 400, 225], 'the last pause ends with the time');
       assert.equal(wire.sent.length, 6);
     });
 
@@ -351,6 +363,13 @@ describe('no try leaves too late', () => {
       assert.equal(late.kind, 'held');
       assert.equal(late.record?.status, 'in_progress');
     }
+    const onTime: Fault = async (deliver) => {
+      last.setNow(leaseUntil);
+      return deliver();
+    };
+    const last = stage(inTurn(responseLost, onTime), { start: LAPSED });
+    const claimed = await last.ledger.reserve(claimOf({ now: LAPSED, leaseUntil }), execute);
+    assert.equal(claimed.kind, 'owned', 'the last millisecond of the lease is still its own');
   });
 
   it('but an end between two milliseconds is an end like any other', async () => {
@@ -494,6 +513,24 @@ describe('what cannot work is not tried again', () => {
     }
   });
 
+  it('what could not be read back: refused before anything is sent', async () => {
+    const mine = await inProgress(sound);
+    const failed = await failedBy(sound, await inProgress(sound));
+    const accepted = await acceptedBy(sound, await inProgress(sound));
+    const { ledger, wire } = stage(() => undefined);
+    const endless = { ...outcomeAt(LATER), expiresAt: Number.NaN };
+    const halfway = { ...attemptAt(LATER), leaseUntil: LATER + 0.5 };
+    for (const act of [
+      () => ledger.complete(mine, endless),
+      () => ledger.complete(mine, endless, [domainPut()]),
+      () => ledger.retake(failed, halfway),
+      () => ledger.noteDelivery(accepted, 0, { to: 'done', at: LATER + 0.5 }),
+    ]) {
+      await assert.rejects(act, InvalidArgument);
+    }
+    assert.equal(wire.sent.length, 0);
+  });
+
   it('more writes than fit beside the record: refused before anything is sent', async () => {
     const mine = await inProgress(sound);
     const { ledger, wire } = stage(() => undefined);
@@ -586,8 +623,10 @@ describe('a transaction that is cancelled', () => {
     const mine = await inProgress(sound);
     const done = await completedBy(sound, mine, outcomeAt(LATER));
     const impossible = domainPut('attribute_exists(pk)');
-    const found = await sound.complete(mine, outcomeAt(LATER, '"other"'), [impossible]);
+    const found = await sound.complete(mine, outcomeAt(LATER), [impossible]);
     assert.deepEqual(found, { kind: 'moved', record: done }, 'our own completion, from an earlier try');
+    const another = await sound.complete(mine, outcomeAt(LATER, '"other"'), [impossible]);
+    assert.deepEqual(another, { kind: 'fenced', record: done }, 'not what we wanted to say now');
 
     const other = await inProgress(sound);
     const failed = await failedBy(sound, other);

@@ -72,6 +72,8 @@ async function rawChunks(pk: string, owner?: string): Promise<RawItem[]> {
 
 const seconds = (item: RawItem | undefined) => Number(item?.['ttl']?.N);
 
+const claim = { to: 'claimed', id: 'me', until: LATER } as const;
+const delivered = { to: 'done', at: LATER, reference: 'ch_1' } as const;
 const outbox = deferralAt(LATER).outbox;
 const undelivered = { ...outcomeAt(LATER), outbox };
 const executed = { to: 'completed', ...outcomeAt(LATER) } as const;
@@ -156,6 +158,20 @@ const open: Readonly<Record<string, () => Promise<LedgerRecord>>> = {
     return movedRecord(await late.lapse(mine, { to: 'unknown', skewMs: SKEW_MS, ...doubt }));
   },
   'a doubt of the dispatcher': unknownAccepted,
+  'a claimed delivery of what was accepted': async () =>
+    movedRecord(await ledger.noteDelivery(await acceptedBy(ledger, await inProgress(ledger)), 0, claim)),
+  'a delivery of what was accepted, before the rest is': async () =>
+    movedRecord(await ledger.noteDelivery(await acceptedBy(ledger, await inProgress(ledger)), 0, delivered)),
+  'a doubt about a claimed delivery': async () => {
+    const accepted = await acceptedBy(ledger, await inProgress(ledger));
+    const claimed = movedRecord<Accepted>(await ledger.noteDelivery(accepted, 0, claim));
+    const about = { event: { index: 0, id: claim.id }, ...doubtAt(accepted.pk, LATER) };
+    return movedRecord(await ledger.settleAccepted(claimed, { to: 'unknown', ...about }));
+  },
+  'a reservation with its request': async () => {
+    const request = { function: 'payments', event: new Uint8Array([1]) };
+    return movedRecord(await ledger.reserve({ ...claimOf(), request }, execute));
+  },
   'a parked doubt': async () => {
     const unknown = await unknownBy(ledger, await opaque());
     return movedRecord(await ledger.watch(unknown, { shard: 'parked#0', at: LATER, parkedAt: LATER }));
@@ -163,6 +179,11 @@ const open: Readonly<Record<string, () => Promise<LedgerRecord>>> = {
   'a completion whose outbox is undelivered': async () =>
     completedBy(ledger, await inProgress(ledger), undelivered),
   'the same after a retake': async () => completedBy(ledger, await retaken(), undelivered),
+  'the same, with a delivery that is claimed or done': async () => {
+    const done = (await completedBy(ledger, await inProgress(ledger), undelivered)) as CompletedUndelivered;
+    const claimed = movedRecord<CompletedUndelivered>(await ledger.noteDelivery(done, 0, claim));
+    return movedRecord(await ledger.noteDelivery(claimed, 0, { ...delivered, claim: claim.id }));
+  },
   'the same, watched by the sweep': async () => {
     const done = await completedBy(ledger, await inProgress(ledger), undelivered);
     if (!done.outbox) throw new Error('expected an undelivered outbox');
@@ -196,6 +217,13 @@ const terminal: Readonly<Record<string, readonly [at: number, () => Promise<Ledg
   'the same of what was accepted': [
     LATER,
     async () => movedRecord(await ledger.settle(await unknownAccepted(), executed)),
+  ],
+  'the same of steps that were accepted': [
+    LATER,
+    async () => {
+      const unknown = await unknownAfterAccept(ledger, await acceptedBy(ledger, await steps()));
+      return movedRecord(await ledger.settle(unknown, executed));
+    },
   ],
   'a delivery': [
     LATER,
@@ -281,9 +309,14 @@ describe('chunks of a body', () => {
   it('stay for over a year where the record has no end yet', async () => {
     const accepted = await ledger.accept(await inProgress(ledger), { ...deferralAt(LATER), reply });
     const done = await ledger.complete(await inProgress(ledger), { ...large, outbox });
-    for (const { pk } of [movedRecord<LedgerRecord>(accepted), movedRecord<LedgerRecord>(done)]) {
+    const pending = await acceptedBy(ledger, await inProgress(ledger));
+    const noted = await ledger.noteDelivery(pending, 0, { ...delivered, reply });
+    const text = JSON.stringify(Buffer.from(body.subarray(0, 300_000)).toString('hex'));
+    const step = await ledger.saveStep(await steps(), 'charge', text.slice(0, 590_000), LATER);
+    for (const result of [accepted, done, noted, step]) {
+      const { pk } = movedRecord<LedgerRecord>(result);
       const chunks = await rawChunks(pk);
-      assert.equal(chunks.length, 2);
+      assert.ok(chunks.length > 0);
       for (const chunk of chunks) {
         assert.ok(seconds(chunk) >= START / SECOND + schedule.openEndedSeconds);
       }

@@ -5,16 +5,24 @@ import { DeleteCommand, DynamoDBDocumentClient } from '@aws-sdk/lib-dynamodb';
 import { isReusable } from '../../lib/core/decide.ts';
 import type { Attempt, Claim } from '../../lib/core/moves.ts';
 import { defaultPolicy, expiryAfter } from '../../lib/core/policy.ts';
-import type { Effects, LedgerRecord, Reply } from '../../lib/core/record.ts';
+import {
+  type Due,
+  type Effects,
+  type LedgerRecord,
+  outboxOf,
+  type Reply,
+  type Undelivered,
+} from '../../lib/core/record.ts';
 import { isLegal, type Move, transitions } from '../../lib/core/transitions.ts';
 import { dynamoDbLedger } from '../../lib/ledger/dynamodb.ts';
-import type { Ledger, Reuse } from '../../lib/ledger/ledger.ts';
+import type { DeliveryNote, Ledger, RequestToKeep, Reuse } from '../../lib/ledger/ledger.ts';
 import { memoryLedger } from '../../lib/ledger/memory.ts';
 import type { TransactWrite } from '../../lib/ledger/table.ts';
 import { type Dice, dice } from './random.ts';
 
 /** Steps of one episode: a fresh set of keys, so that any episode can be run again alone. */
 export const EPISODE_STEPS = 100;
+const SIDE_BY_SIDE = 4;
 const KEYS = 5;
 const SKEW_MS = defaultPolicy.skewMs;
 const LEASE_MS = 10_000;
@@ -26,11 +34,13 @@ interface World {
   ids: number;
   /** Every record ever seen, stale ones included: those are what fences are for. */
   readonly seen: LedgerRecord[];
+  /** Those that are not stale: most moves are to happen. */
+  readonly current: Map<string, LedgerRecord>;
   readonly pks: readonly string[];
 }
 
 type Step = {
-  readonly move: Move | 'watch' | 'step' | 'due' | 'ttl';
+  readonly move: Move | 'watch' | 'step' | 'note' | 'fetch' | 'due' | 'ttl';
   readonly pk: string;
   run(ledger: Ledger<TransactWrite>): Promise<unknown>;
 };
@@ -38,16 +48,47 @@ type Step = {
 /** How often each legal move happened: a run that never reaches a state has shown nothing about it. */
 export type Tally = Map<string, number>;
 
+/** What changes a record without moving it, in each of the states in which it may. */
+const NOTES = [
+  ...['in_progress', 'accepted', 'completed', 'unknown'].map((status) => edge('watch', status, status)),
+  edge('step', 'in_progress', 'in_progress'),
+  ...['accepted', 'completed'].map((status) => edge('note', status, status)),
+];
+
 export function movesNotSeen(tally: Tally): string[] {
-  return transitions.map(({ move, from, to }) => edge(move, from, to)).filter((name) => !tally.has(name));
+  const legal = transitions.map(({ move, from, to }) => edge(move, from, to));
+  return [...legal, ...NOTES].filter((name) => !tally.has(name));
 }
 
 function edge(move: string, from: string, to: string): string {
   return `${move}: ${from} → ${to}`;
 }
 
+/**
+ * Runs so many episodes, one for each seed, and returns what went wrong in the first that fails. Most of an episode is
+ * waiting for the store, and its keys are its own, so several run side by side.
+ */
+export async function runEpisodes(
+  table: { readonly tableName: string; readonly client: DynamoDBClient },
+  seeds: readonly number[],
+  tally: Tally,
+  ended: (seed: number) => void = () => undefined,
+): Promise<string | undefined> {
+  const queue = seeds.values();
+  let fault: string | undefined;
+  const worker = async () => {
+    for (const seed of queue) {
+      if (fault !== undefined) return;
+      fault = await runEpisode(table, seed, tally);
+      ended(seed);
+    }
+  };
+  await Promise.all(Array.from({ length: SIDE_BY_SIDE }, worker));
+  return fault;
+}
+
 /** Runs one random episode on both ledgers in lockstep. Returns what went wrong, or nothing. */
-export async function runEpisode(
+async function runEpisode(
   table: { readonly tableName: string; readonly client: DynamoDBClient },
   seed: number,
   tally: Tally,
@@ -58,6 +99,7 @@ export async function runEpisode(
     now: Date.UTC(2030, 0, 1),
     ids: 0,
     seen: [],
+    current: new Map(),
     pks: Array.from({ length: KEYS }, () => `pk-${randomUUID()}`),
   };
   const clock = () => world.now;
@@ -83,17 +125,29 @@ export async function runEpisode(
           await documents.send(new DeleteCommand({ TableName: table.tableName, Key }));
       }
     }
-    const [stored, after] = [await real.read(step.pk), await twin.read(step.pk)];
+    const [stored, after] = [await storedAfter(results[0], step, real), await twin.read(step.pk)];
     log.push(`${count} ${step.move} ${step.pk.slice(0, 8)} ${before?.status} → ${after?.status}`);
     const fault = disagreement(results, [stored, after]) ?? illegality(step, before, after, world.now);
     if (fault) return `seed ${seed}: ${fault}\n  ${log.slice(-12).join('\n  ')}`;
-    if (after) world.seen.push(after);
+    if (after) world.current.set(step.pk, after);
+    else world.current.delete(step.pk);
     if (after && !isDeepStrictEqual(before, after)) {
+      world.seen.push(after);
       const name = edge(step.move, origin(before, after), after.status);
       tally.set(name, (tally.get(name) ?? 0) + 1);
     }
   }
   return undefined;
+}
+
+/** What lost brought the record with it, so it is read only after what won. */
+async function storedAfter(
+  result: unknown,
+  { pk }: Step,
+  real: Ledger<TransactWrite>,
+): Promise<LedgerRecord | undefined> {
+  const lost = result as { readonly kind?: string; readonly record?: LedgerRecord } | undefined;
+  return lost?.kind === 'fenced' || lost?.kind === 'held' ? lost.record : real.read(pk);
 }
 
 async function outcomeOf(step: Step, ledger: Ledger<TransactWrite>): Promise<unknown> {
@@ -144,8 +198,9 @@ function illegality(
   if (!after) return before ? `${move} removed a record` : undefined;
   const open = after.status === 'in_progress' || after.status === 'accepted' || after.status === 'unknown';
   if (open && 'ttl' in after) return `${after.status} has a TTL`;
-  if (unchanged || move === 'due') return undefined;
-  if (move === 'watch' || move === 'step') {
+  if (unchanged) return undefined;
+  if (move === 'due' || move === 'fetch') return `${move} changed the record`;
+  if (move === 'watch' || move === 'step' || move === 'note') {
     return before?.status === after.status ? undefined : `${move} changed the status`;
   }
   const reuse = before && before.operationId !== after.operationId;
@@ -164,14 +219,22 @@ function nextStep(world: World): Step {
   const { dice, seen } = world;
   if (dice.chance(0.25)) world.now += dice.pick([1, 500, SKEW_MS, LEASE_MS, LEASE_MS + SKEW_MS + 1]);
   if (dice.chance(0.05)) world.now += dice.pick([3_600_000, 86_400_000, 90_000_000]);
-  const pk = dice.pick(world.pks);
+  const pk = dice.pick(dice.chance(0.8) ? unfinished(world) : world.pks);
   if (dice.chance(0.02)) return { move: 'ttl', pk, run: async () => undefined };
   if (dice.chance(0.03))
     return { move: 'due', pk, run: (ledger) => ledger.due(shardOf(world, 'due'), world.now, 10) };
-  if (seen.length === 0 || dice.chance(0.25)) return reserveStep(world, pk);
-  const known = dice.chance(0.7) ? seen.slice(-6) : seen;
-  const record = tampered(world, dice.pick(known));
-  return moveStep(world, record);
+  const now = world.current.get(pk);
+  if (!now || dice.chance(0.1)) return reserveStep(world, pk);
+  return moveStep(world, tampered(world, dice.chance(0.7) ? now : dice.pick(seen)));
+}
+
+/** Little happens to what is finished. */
+function unfinished({ pks, current }: World): readonly string[] {
+  const open = pks.filter((pk) => {
+    const now = current.get(pk);
+    return now?.status !== 'completed' || now.outbox !== undefined;
+  });
+  return open.length > 0 ? open : pks;
 }
 
 /** A shard of the episode's own: other episodes use the same table. */
@@ -190,7 +253,8 @@ function tampered(world: World, record: LedgerRecord): LedgerRecord {
   ]);
 }
 
-const EFFECTS: readonly Effects[] = ['transactional', 'steps', 'opaque'];
+/** Steps have most to show. */
+const EFFECTS: readonly Effects[] = ['transactional', 'steps', 'steps', 'opaque'];
 
 function nextOwner(world: World): string {
   world.ids += 1;
@@ -203,9 +267,17 @@ function attempt(world: World): Attempt {
   return { owner, effects: world.dice.pick(EFFECTS), now: world.now, leaseUntil: world.now + leaseMs };
 }
 
+/** Now and then one that is too long to be kept. */
+function request({ dice }: World): { request?: RequestToKeep } {
+  if (dice.chance(0.5)) return {};
+  const event = bytesFor(dice, dice.pick([0, 20, 2_000, dice.chance(0.1) ? 70_000 : 300]));
+  return { request: { function: dice.pick(['payments', 'orders']), event } };
+}
+
 function reserveStep(world: World, pk: string): Step {
-  const claim: Claim = {
+  const claim: Claim & { request?: RequestToKeep } = {
     ...attempt(world),
+    ...request(world),
     pk,
     tenant: 'tenant',
     operation: 'POST /payments',
@@ -227,16 +299,16 @@ function reserveStep(world: World, pk: string): Step {
 function moveStep(world: World, record: LedgerRecord): Step {
   const { dice, now } = world;
   const { pk } = record;
-  const due = { shard: shardOf(world, dice.pick(['due', 'parked'])), at: now + dice.below(3) };
-  const place = dice.chance(0.3) ? { ...due, parkedAt: now } : due;
+  const place = placeFor(world);
   const policy = { ...defaultPolicy, afterExpiry: dice.pick(['execute', 'gone'] as const) };
   const expiry = expiryAfter(policy, now);
   const failure = { now, errorCode: 'failed', ...expiry };
   const doubt = { now, errorCode: 'doubt', due: place };
-  const outbox = dice.chance(0.2) ? [{ type: 'charge', payload: '{}' }] : [];
+  const outbox = dice.chance(0.3) ? OUTBOX : [];
   const reply = replyFor(world);
   const writes = writesFor(world);
   const name = dice.pick(['row', 'charge', 'receipt', '__proto__']);
+  const result = resultFor(world);
   const of = (move: Step['move'], run: Step['run']): Step => ({ move, pk, run });
 
   switch (record.status) {
@@ -244,16 +316,14 @@ function moveStep(world: World, record: LedgerRecord): Step {
       return dice.pick<() => Step>([
         () => of('complete', (ledger) => ledger.complete(record, { now, reply, outbox, ...expiry }, writes)),
         () => of('complete', (ledger) => ledger.complete(record, { now, reply, outbox, ...expiry })),
-        () =>
-          of('accept', (ledger) =>
-            ledger.accept(record, { now, reply, outbox: [{ type: 'a', payload: '1' }] }, writes),
-          ),
+        () => of('accept', (ledger) => ledger.accept(record, { now, reply, outbox: OUTBOX }, writes)),
         () => of('release', (ledger) => ledger.release(record, failure)),
         () => of('markUnknown', (ledger) => ledger.markUnknown(record, doubt)),
         () => of('handBack', (ledger) => ledger.handBack(record, now, place)),
         () => of('step', (ledger) => ledger.openStep(record, name, now)),
-        () => of('step', (ledger) => ledger.saveStep(record, name, '"done"', now, writes)),
+        () => of('step', (ledger) => ledger.saveStep(record, name, result, now, writes)),
         () => of('watch', (ledger) => ledger.watch(record, place)),
+        () => fetchStep(world, record),
         () =>
           takeStep(
             world,
@@ -274,7 +344,7 @@ function moveStep(world: World, record: LedgerRecord): Step {
         },
       ])();
     case 'failed_retryable':
-      return takeStep(world, (ledger, by) => ledger.retake(record, by), 'retake', pk);
+      return takeStep(world, (ledger, by) => ledger.retake(record, by), 'retake', pk, request(world));
     case 'accepted':
       return dice.pick<() => Step>([
         () =>
@@ -282,14 +352,24 @@ function moveStep(world: World, record: LedgerRecord): Step {
             ledger.settleAccepted(record, { to: 'completed', now, reply, ...expiry }),
           ),
         () => of('settleAccepted', (ledger) => ledger.settleAccepted(record, { to: 'unknown', ...doubt })),
+        () => {
+          const index = dice.below(OUTBOX.length);
+          const event = dice.chance(0.5) ? { index, id: dice.pick(CLAIMS) } : { index };
+          return of('settleAccepted', (ledger) =>
+            ledger.settleAccepted(record, { to: 'unknown', event, ...doubt }),
+          );
+        },
         () => of('watch', (ledger) => ledger.watch(record, place)),
+        () => noteStep(world, record),
+        () => noteStep(world, record),
+        () => fetchStep(world, record),
       ])();
     case 'unknown': {
       const reentry = { owner: nextOwner(world), now, due: place };
       const change = dice.pick([
         undefined,
         { name: 'charge', step: undefined },
-        { name: 'charge', step: { state: 'done', attempt: 1, at: now, result: '1' } as const },
+        { name: 'charge', step: { state: 'done', attempt: 1, at: now, result } as const },
       ]);
       return dice.pick<() => Step>([
         () => of('completeLate', (ledger) => ledger.completeLate(record, { now, reply, ...expiry })),
@@ -299,17 +379,22 @@ function moveStep(world: World, record: LedgerRecord): Step {
         () =>
           of('settle', (ledger) => ledger.settle(record, { to: 'in_progress', step: change, ...reentry })),
         () => of('watch', (ledger) => ledger.watch(record, place)),
+        () => fetchStep(world, record),
       ])();
     }
     case 'completed':
       if (record.outbox) {
-        return dice.chance(0.5)
-          ? of('watch', (ledger) => ledger.watch(record, place))
-          : of('deliver', (ledger) => ledger.deliver(record, expiry.ttl));
+        return dice.pick<() => Step>([
+          () => of('watch', (ledger) => ledger.watch(record, place)),
+          () => of('deliver', (ledger) => ledger.deliver(record, expiry.ttl)),
+          () => noteStep(world, record),
+          () => noteStep(world, record),
+          () => fetchStep(world, record),
+        ])();
       }
       return dice.pick<() => Step>([
         () => of('reopen', (ledger) => ledger.reopen(record, failure)),
-        () => of('complete', (ledger) => ledger.reply(pk, record.response)),
+        () => fetchStep(world, record),
       ])();
     default:
       return record satisfies never;
@@ -318,11 +403,12 @@ function moveStep(world: World, record: LedgerRecord): Step {
 
 function takeStep(
   world: World,
-  take: (ledger: Ledger<TransactWrite>, by: Attempt) => Promise<unknown>,
+  take: (ledger: Ledger<TransactWrite>, by: Attempt & { request?: RequestToKeep }) => Promise<unknown>,
   move: Move,
   pk: string,
+  kept: { request?: RequestToKeep } = {},
 ): Step {
-  const by = attempt(world);
+  const by = { ...attempt(world), ...kept };
   const again = world.dice.chance(0.3);
   return {
     move,
@@ -334,18 +420,86 @@ function takeStep(
   };
 }
 
+/** Two, so that a note of one must leave the other alone. */
+const OUTBOX = [
+  { type: 'charge', payload: '{"amount":1}' },
+  { type: 'receipt', payload: '{}' },
+];
+/** Few, so that some meet their own claim and others a stranger's. */
+const CLAIMS = ['me', 'you'];
+
+function noteStep(world: World, record: Undelivered): Step {
+  const { dice, now } = world;
+  const claim = dice.pick(CLAIMS);
+  const answer = dice.chance(0.3) ? { reply: replyFor(world) } : {};
+  const known = { at: now, ...(dice.chance(0.5) && { reference: `ref-${dice.below(3)}` }), ...answer };
+  const over = dice.chance(0.6) ? { claim } : {};
+  const note = dice.pick<DeliveryNote>([
+    { to: 'claimed', id: claim, until: now + dice.below(3) },
+    { to: 'claimed', id: claim, until: now },
+    { to: 'done', ...known, ...over },
+    { to: 'refused', ...known, ...over },
+    { to: 'none', claim },
+  ]);
+  const index = dice.chance(0.05) ? OUTBOX.length : dice.below(OUTBOX.length);
+  return { move: 'note', pk: record.pk, run: (ledger) => ledger.noteDelivery(record, index, note) };
+}
+
+/** Whatever is stored beside the record is the same in both, and is still there when an old read asks for it. */
+function fetchStep({ dice }: World, record: LedgerRecord): Step {
+  const { pk } = record;
+  const of = (run: Step['run']): Step => ({ move: 'fetch', pk, run });
+  const done = [...record.steps.values()].filter((step) => step.state === 'done');
+  const responses = responsesOf(record);
+  return dice.pick<Step>([
+    ...done.map((step) => of((ledger) => ledger.stepResult(pk, step))),
+    ...responses.map((response) => of((ledger) => ledger.reply(pk, response))),
+    of((ledger) => ('request' in record ? ledger.request(record) : ledger.read(pk))),
+  ]);
+}
+
+function responsesOf(record: LedgerRecord) {
+  const own = 'response' in record ? [record.response] : [];
+  if (record.status !== 'accepted' && !(record.status === 'completed' && record.outbox)) return own;
+  return [
+    ...own,
+    ...outboxOf(record).flatMap(({ delivery }) =>
+      delivery && delivery.state !== 'claimed' && delivery.response ? [delivery.response] : [],
+    ),
+  ];
+}
+
+function placeFor(world: World): Due {
+  const { dice, now } = world;
+  return {
+    shard: shardOf(world, dice.pick(['due', 'parked'])),
+    at: now + dice.below(3),
+    ...(dice.chance(0.3) && { parkedAt: now }),
+    ...(dice.chance(0.3) && { tries: dice.below(4), error: dice.pick(['', 'timeout']) }),
+  };
+}
+
+/** Noise, so that a length says where it is stored; a body of several chunks is rare because it is slow. */
+function bytesFor(dice: Dice, outputLength: number): Uint8Array {
+  const seed = String(dice.below(1e9));
+  if (outputLength === 0) return new Uint8Array();
+  return new Uint8Array(createHash('shake256', { outputLength }).update(seed).digest());
+}
+
 function replyFor({ dice }: World): Reply {
-  const length = dice.pick([0, 10, 500, dice.chance(0.1) ? 500_000 : 9_000]);
-  const seedBytes = createHash('sha512')
-    .update(String(dice.below(1e9)))
-    .digest();
-  const body = Uint8Array.from({ length }, (_, index) => (seedBytes[index % 64] ?? 0) ^ ((index * 31) >>> 5));
   return {
     status: dice.pick([200, 201, 402, 422, 500]),
     headers: [['etag', '"1"']],
-    body,
+    body: bytesFor(dice, dice.pick([0, 10, 500, dice.chance(0.01) ? 450_000 : 9_000])),
     base64: dice.chance(0.3),
   };
+}
+
+/** As text, as compressed text, and beside the record. */
+function resultFor({ dice }: World): string {
+  if (dice.chance(0.5)) return '"done"';
+  if (dice.chance(0.3)) return `"${'again '.repeat(300)}"`;
+  return `"${Buffer.from(bytesFor(dice, 2_000)).toString('base64')}"`;
 }
 
 /** Rows of the caller's own: put if absent, out of a few names, so that some collide. */

@@ -7,6 +7,11 @@ import { localLedgerClient } from './local-client.ts';
 export interface TestTable {
   readonly tableName: string;
   readonly client: DynamoDBClient;
+  /**
+   * Stands still, so that a ledger opened with it is never out of time: DynamoDB Local may be silent for seconds while
+   * another file's race has both cores. A test about running out of time brings its own clock.
+   */
+  readonly clock: () => number;
   /** Another client of the same table, for faults that must not reach the first. */
   newClient(): DynamoDBClient;
 }
@@ -23,5 +28,6 @@ export function useTable(): TestTable {
     await client.send(new DeleteTableCommand({ TableName: tableName }));
     client.destroy();
   });
-  return { tableName, client, newClient };
+  const openedAt = Date.now();
+  return { tableName, client, clock: () => openedAt, newClient };
 }

@@ -1,4 +1,12 @@
-import type { LedgerRecord, Outbox, Step, StoredResponse } from '../../lib/core/record.ts';
+import type {
+  Delivery,
+  LedgerRecord,
+  Outbox,
+  Step,
+  StoredBody,
+  StoredRequest,
+  StoredResponse,
+} from '../../lib/core/record.ts';
 
 /*
  * Which records can exist, checked by `tsc`: an impossible one that compiles is an unused `@ts-expect-error`, and
@@ -13,6 +21,8 @@ type State = Own<LedgerRecord>;
 
 declare const response: StoredResponse;
 declare const outbox: Outbox;
+declare const request: StoredRequest;
+declare const stored: StoredBody;
 declare const errorCode: string;
 
 const at = Date.UTC(2030, 0, 15);
@@ -28,6 +38,9 @@ export const possible = [
   { status: 'in_progress', leaseUntil } satisfies State,
   { status: 'in_progress', leaseUntil, due } satisfies State,
   { status: 'in_progress', leaseUntil, due: parked } satisfies State,
+  { status: 'in_progress', leaseUntil, request } satisfies State,
+  { status: 'unknown', errorCode, leaseUntil, due, request } satisfies State,
+  { status: 'in_progress', leaseUntil, due: { ...due, tries: 1, error: 'timeout' } } satisfies State,
   { status: 'accepted', accepted } satisfies State,
   { status: 'accepted', accepted, due } satisfies State,
   { status: 'completed', response, completedAt, expiresAt, ttl } satisfies State,
@@ -59,6 +72,8 @@ export const impossibleAccepted = [
   { status: 'accepted', accepted: { at, outbox } } satisfies State,
   // @ts-expect-error: the attempt is over, so nobody holds a lease
   { status: 'accepted', accepted, leaseUntil } satisfies State,
+  // @ts-expect-error: its handler has ended, so nobody runs it again with the request
+  { status: 'accepted', accepted, request } satisfies State,
   // @ts-expect-error: a TTL would evict events that are not delivered yet
   { status: 'accepted', accepted, ttl } satisfies State,
   // @ts-expect-error: an open outcome does not expire
@@ -82,6 +97,8 @@ export const impossibleCompleted = [
   { status: 'completed', response, expiresAt, ttl } satisfies State,
   // @ts-expect-error: the attempt is over, so nobody holds a lease
   { status: 'completed', response, completedAt, expiresAt, ttl, leaseUntil } satisfies State,
+  // @ts-expect-error: its handler has ended, so nobody runs it again with the request
+  { status: 'completed', response, completedAt, expiresAt, ttl, request } satisfies State,
 ];
 
 export const impossibleFailedRetryable = [
@@ -95,6 +112,8 @@ export const impossibleFailedRetryable = [
   { status: 'failed_retryable', errorCode, completedAt, expiresAt, ttl, outbox } satisfies State,
   // @ts-expect-error: without a TTL it would stay for ever
   { status: 'failed_retryable', errorCode, completedAt, expiresAt } satisfies State,
+  // @ts-expect-error: whoever retakes it brings a request of its own
+  { status: 'failed_retryable', errorCode, completedAt, expiresAt, ttl, request } satisfies State,
 ];
 
 export const impossibleUnknown = [
@@ -113,12 +132,27 @@ export const impossibleUnknown = [
 export const steps = [
   { state: 'open', attempt: 1, at, id: 'try-1' } satisfies Step,
   { state: 'done', attempt: 1, at, result: '{}' } satisfies Step,
+  { state: 'done', attempt: 1, at, result: stored } satisfies Step,
   // @ts-expect-error: a recovery point without its result cannot be resumed from
   { state: 'done', attempt: 1, at } satisfies Step,
   // @ts-expect-error: an effect with a result is not open any more
   { state: 'open', attempt: 1, at, result: '{}' } satisfies Step,
   // @ts-expect-error: only the attempt that wrote an intent may close it, so an intent names its attempt
   { state: 'open', at } satisfies Step,
+];
+
+export const deliveries = [
+  { state: 'claimed', id: 'me', until: at } satisfies Delivery,
+  { state: 'done', at } satisfies Delivery,
+  { state: 'refused', at, reference: 'ch_1', response } satisfies Delivery,
+  // @ts-expect-error: only who made a claim may end it, so a claim says whose it is
+  { state: 'claimed', until: at } satisfies Delivery,
+  // @ts-expect-error: a claim without an end would hold its event for ever
+  { state: 'claimed', id: 'me' } satisfies Delivery,
+  // @ts-expect-error: while it is only claimed there is no answer yet
+  { state: 'claimed', id: 'me', until: at, response } satisfies Delivery,
+  // @ts-expect-error: what is done is nobody's claim any more
+  { state: 'done', at, id: 'me' } satisfies Delivery,
 ];
 
 // @ts-expect-error: a state that the machine does not know

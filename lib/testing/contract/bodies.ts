@@ -1,16 +1,7 @@
 import assert from 'node:assert/strict';
-import { createHash } from 'node:crypto';
 import { limits } from '../../core/limits.ts';
 import type { Reply } from '../../core/record.ts';
-import { completedBy, contractCase, inProgress, outcomeAt, replyOf, START } from './subject.ts';
-
-/** Bytes that do not compress, the same on every run. */
-function noise(length: number): Uint8Array {
-  const blocks = Array.from({ length: Math.ceil(length / 32) }, (_, index) =>
-    createHash('sha256').update(String(index)).digest(),
-  );
-  return Buffer.concat(blocks).subarray(0, length);
-}
+import { completedBy, contractCase, inProgress, noise, outcomeAt, replyOf, START } from './subject.ts';
 
 const replies: Readonly<Record<string, Reply>> = {
   'an empty body': replyOf('', 204),

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
+import { limits } from '../../core/limits.ts';
 import type { InProgress, LedgerRecord } from '../../core/record.ts';
 import type { Ledger } from '../../ledger/ledger.ts';
 import {
@@ -126,8 +127,12 @@ export const owner = [
       reply: outcomeAt(LATER, '"theirs"').reply,
       ...expiry,
     });
-    const late = await ledger.complete(mine, outcomeAt(LATER, '"mine"'));
-    assert.deepEqual(late.kind === 'moved' && late.record, settled.record);
+    for (const text of ['"mine"', '"yours"']) {
+      const late = await ledger.complete(mine, outcomeAt(LATER, text)); // One of them as long as what is there.
+      assert.deepEqual(late, { kind: 'fenced', record: settled.record });
+    }
+    const { outbox: _, ...outcome } = outcomeAt(LATER, '"mine"');
+    assert.deepEqual(await ledger.completeLate(unknown, outcome), { kind: 'fenced', record: settled.record });
   }),
 
   contractCase('a late owner may complete what was called unknown meanwhile', async ({ ledger }) => {
@@ -220,7 +225,8 @@ export const owner = [
     const claim = claimOf({ leaseUntil: START + 0.5 });
     await assert.rejects(ledger.reserve(claim, execute), /This cannot be stored/);
     assert.equal(await ledger.read(claim.pk), undefined);
-    await assert.rejects(ledger.saveStep(mine, 'row', 'x'.repeat(70_000), LATER), /at most 65536 fit/);
+    const long = 'x'.repeat(limits.stepResultMaxBytes + 1);
+    await assert.rejects(ledger.saveStep(mine, 'row', long, LATER), /at most 1048576 can be stored/);
     assert.deepEqual(await ledger.read(mine.pk), mine);
   }),
 

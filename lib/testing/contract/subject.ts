@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import type { Attempt, Claim, Failure, Uncertainty } from '../../core/moves.ts';
 import { defaultPolicy, expiryAfter } from '../../core/policy.ts';
 import type {
@@ -81,6 +81,11 @@ export function replyOf(text: string, status = 201): Reply {
     ['location', '/payments/1'],
   ] as const;
   return { status, headers, body: new TextEncoder().encode(text), base64: false };
+}
+
+/** Bytes that do not compress, the same on every run. */
+export function noise(length: number): Uint8Array {
+  return new Uint8Array(createHash('shake256', { outputLength: length }).digest());
 }
 
 export function outcomeAt(now: EpochMs, text = '{"paid":true}', status = 201): ReplyOutcome {
