@@ -1,19 +1,17 @@
 import { InvalidArgument } from '../core/errors.ts';
-import type { Effects, OutboxEvent } from '../core/record.ts';
-
-/** Thrown by a handler that knows that nothing has happened: the key may run again. */
-export class NotExecuted extends Error {
-  override readonly name = 'NotExecuted';
-}
+import { limits } from '../core/limits.ts';
+import type { InProgress, OutboxEvent } from '../core/record.ts';
+import { jsonText, NotJson } from './json-result.ts';
+import { type StepMethods, type StepPorts, type Steps, stepsOf } from './steps.ts';
 
 /** What a handler gets: who it is, until when, and the only safe ways to change something. */
-export interface Once<W> {
+export interface Once<W> extends StepMethods {
   /** Constant across all attempts of this operation; derive downstream keys from it. */
   readonly operationId: string;
   readonly attempt: number;
   /** Aborts before the lease can pass. Nothing may be sent to a provider after it. */
   readonly signal: AbortSignal;
-  /** Joins the transaction that completes the record: both happen, or neither. */
+  /** Joins the transaction that completes the record, or inside a step the one that saves it: both happen, or neither. */
   write(...items: readonly W[]): void;
   /** An event for the outbox, committed with the record and delivered afterwards. */
   emit(event: { readonly type: string; readonly payload: unknown }): void;
@@ -23,21 +21,19 @@ export interface Once<W> {
 
 export interface UnitOfWork<W> {
   readonly once: Once<W>;
+  readonly steps: Steps<W>;
   readonly writes: readonly W[];
   readonly outbox: readonly OutboxEvent[];
   readonly deferred: boolean;
-  /** The handler has ended; whatever it still tries to add would be lost, so it is told. */
-  close(): void;
+  /** The handler has ended; whatever it still tries to add would be lost, so it is told. Waits for a step that runs. */
+  close(): Promise<void>;
+  /** What the handler collected is not to be committed: it threw before it had collected all. */
+  discard(): void;
 }
 
-export interface RunningAttempt {
-  readonly operationId: string;
-  readonly attempt: number;
-  readonly effects: Effects;
-}
-
-/** Collects what a handler wants to commit. Nothing is written before it has ended. */
-export function unitOfWork<W>(mine: RunningAttempt, signal: AbortSignal): UnitOfWork<W> {
+/** Collects what a handler wants to commit. Nothing but its steps is written before it has ended. */
+export function unitOfWork<W>(ports: StepPorts<W>, mine: InProgress, signal: AbortSignal): UnitOfWork<W> {
+  const steps = stepsOf(ports, mine, signal);
   const writes: W[] = [];
   const outbox: OutboxEvent[] = [];
   let deferred = false;
@@ -55,29 +51,50 @@ export function unitOfWork<W>(mine: RunningAttempt, signal: AbortSignal): UnitOf
     }
   }
 
+  /** A step that is recorded is not run again, and what it said would be missing from the resumed attempt's completion. */
+  function requireNoStep(what: string): void {
+    if (steps.inside === undefined) return;
+    throw new InvalidArgument(`${what} was called inside the step ${steps.inside}; call it after the step.`);
+  }
+
   return {
+    steps,
     writes,
     outbox,
     get deferred() {
       return deferred;
     },
-    close() {
+    async close() {
       open = false;
+      await steps.close();
+    },
+    discard() {
+      writes.length = 0;
+      outbox.length = 0;
+      deferred = false;
     },
     once: {
       operationId: mine.operationId,
       attempt: mine.attempt,
       signal,
+      step: steps.step,
+      effect: steps.effect,
       write(...items) {
         requireOpen('once.write');
-        writes.push(...items);
+        if (steps.inside === undefined) writes.push(...items);
+        else steps.write(items);
       },
       emit(event) {
         requireOpen('once.emit');
+        requireNoStep('once.emit');
+        if (outbox.length >= limits.eventsMax) {
+          throw new InvalidArgument(`An operation may emit ${limits.eventsMax} events; this is one more.`);
+        }
         outbox.push(outboxEvent(event));
       },
       defer() {
         requireOpen('once.defer');
+        requireNoStep('once.defer');
         deferred = true;
       },
     },
@@ -88,9 +105,10 @@ function outboxEvent({ type, payload }: { readonly type: string; readonly payloa
   if (typeof type !== 'string' || type === '') {
     throw new InvalidArgument(`once.emit needs a type, such as 'charge.requested'; received ${typeof type}.`);
   }
-  const text: string | undefined = JSON.stringify(payload);
-  if (text === undefined) {
-    throw new InvalidArgument(`The payload of ${type} is ${typeof payload}, which JSON cannot hold.`);
+  try {
+    return { type, payload: jsonText(payload, 'payload') };
+  } catch (error) {
+    if (!(error instanceof NotJson)) throw error;
+    throw new InvalidArgument(`The event ${type} cannot be kept: ${error.message}.`, error);
   }
-  return { type, payload: text };
 }

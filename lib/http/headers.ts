@@ -33,6 +33,8 @@ const NEVER_STORED: ReadonlyMap<string, string> = new Map([
   ['cookie', CREDENTIAL],
   ['authorization', CREDENTIAL],
   ['proxy-authorization', CREDENTIAL],
+  ['x-api-key', CREDENTIAL],
+  ['x-amz-security-token', CREDENTIAL],
   ['www-authenticate', CHALLENGE],
   ['proxy-authenticate', CHALLENGE],
   ['authentication-info', CHALLENGE],
@@ -64,6 +66,10 @@ function allowedName(name: unknown): string {
     throw new InvalidArgument(`The header ${name} is never stored: ${why}. Take it off the list.`);
   }
   return lowerCase(name);
+}
+
+export function isStorable(name: string): boolean {
+  return !NEVER_STORED.has(lowerCase(name));
 }
 
 /** The rest is answered to the first caller and then forgotten. */

@@ -109,13 +109,18 @@ function seconds(ms = 0): number {
   return Math.max(1, Math.ceil(ms / 1_000));
 }
 
+/** Checked when options are: a bad link would turn every problem into an error. */
+export function requireDocsBase(base: unknown): void {
+  if (base === undefined) return;
+  if (typeof base === 'string' && /^https?:\/\/[^\s<>"]+$/.test(base) && URL.canParse(base)) return;
+  throw new InvalidArgument(
+    'docsBase, the base of the documentation links, is not an absolute http(s) URL; expected something like "https://developer.example.com/idempotency".',
+  );
+}
+
 /** A page per code below a folder (`…/problems/`), else an anchor per code on one page. */
 function docsUri(base: string, code: ProblemCode): string {
-  if (!/^https?:\/\/[^\s<>"]+$/.test(base) || !URL.canParse(base)) {
-    throw new InvalidArgument(
-      'The base of the documentation links is not an absolute http(s) URL; expected something like "https://developer.example.com/idempotency".',
-    );
-  }
+  requireDocsBase(base);
   return /[/#=]$/.test(base) ? `${base}${code}` : `${base}#${code}`;
 }
 

@@ -34,6 +34,19 @@ export function readReply(result: unknown, source: EventSource): Reply {
   }
 }
 
+/** Whether a status can be the last word: not "come later", "slower", "not finished", or "something broke". */
+export function isFinal(status: number): boolean {
+  return status < 500 && ![202, 408, 425, 429].includes(status);
+}
+
+/** Done, and nothing to say about it. */
+export const noContent: Reply = { status: 204, headers: [], body: new Uint8Array(), base64: false };
+
+/** What a request that is worked on later is answered with now: 202, and where to look. */
+export function isAcceptance({ status, headers }: Pick<Reply, 'status' | 'headers'>): boolean {
+  return status === 202 && headers.some(([name]) => lowerCase(name) === 'location');
+}
+
 function unstorable(why: string): UnstorableReply {
   return new UnstorableReply(
     `The handler's result is no HTTP response: ${why}. Return { statusCode, headers, body }, with the body as a string.`,

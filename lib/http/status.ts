@@ -52,6 +52,11 @@ function nextStep(record: LedgerRecord, now: EpochMs): Next {
     case 'failed_retryable':
       return { retry: 'same-key', next: 'Nothing was executed. Send the request again with the same key.' };
     case 'accepted':
+      if (record.due?.parkedAt !== undefined) {
+        const next = 'It was accepted, and a person is looking after the rest. Do not send it again.';
+        return { retry: 'never', next };
+      }
+      return { retry: 'same-key', next: 'It is still being worked on. Ask again later.', retryAfter: 1 };
     case 'in_progress':
       return { retry: 'same-key', next: 'It is still being worked on. Ask again later.', retryAfter: 1 };
     case 'unknown':

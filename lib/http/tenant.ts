@@ -38,6 +38,14 @@ export function allOf(...resolvers: readonly TenantResolver[]): TenantResolver {
   };
 }
 
+/** What a resolver of anybody's found; without a value of its own, callers would share their keys. */
+export function requiredTenant(found: unknown): string {
+  if (typeof found === 'string' && found.trim() !== '' && !PRINTED_NOTHING.includes(found)) return found;
+  throw new InvalidArgument(
+    'The tenant resolver found no tenant in this request. Put an authorizer in front of the route, or name the claim that it sets: without a tenant, callers would share their keys.',
+  );
+}
+
 function named(resolver: string, name: unknown): string {
   if (typeof name === 'string' && name !== '') return name;
   throw new InvalidArgument(`${resolver}() needs a name, as in ${resolver}('tenantId').`);

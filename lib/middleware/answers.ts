@@ -15,7 +15,7 @@ export function replyTo(answer: Answer, operationRef: string, preset: Preset, do
       return { ...reply, headers: replayHeaders(reply.headers, record.expiresAt) };
     }
     case 'pending':
-      return { ...answer.reply, headers: withRetryAfter(freshHeaders(answer.reply.headers)) };
+      return pendingReply(answer.reply);
     case 'in_progress': {
       const details = { operationRef, retryAfterMs: answer.retryAfterMs };
       return answer.accept
@@ -43,6 +43,11 @@ export function replyTo(answer: Answer, operationRef: string, preset: Preset, do
     default:
       return answer satisfies never;
   }
+}
+
+/** The 202 of a deferred operation, to its first caller and to every duplicate until it is settled. */
+export function pendingReply(reply: Reply): Reply {
+  return { ...reply, headers: withRetryAfter(freshHeaders(reply.headers)) };
 }
 
 function withRetryAfter(headers: Reply['headers']): Reply['headers'] {

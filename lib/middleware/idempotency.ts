@@ -7,14 +7,22 @@ import { fingerprintOf } from '../core/fingerprint.ts';
 import { readKey } from '../core/key.ts';
 import type { EpochMs, InProgress, Reply } from '../core/record.ts';
 import { scopePk } from '../core/scope.ts';
-import { NotExecuted, type Once, type UnitOfWork, unitOfWork } from '../effects/unit-of-work.ts';
-import { defaultStoredHeaders, freshHeaders, storableHeaders } from '../http/headers.ts';
+import { NotExecuted, WritesRefused } from '../effects/errors.ts';
+import { remainingMs } from '../effects/remaining.ts';
+import type { Once, UnitOfWork } from '../effects/unit-of-work.ts';
+import { type Scheduled, scheduledIn } from '../http/completion.ts';
+import { defaultStoredHeaders, freshHeaders, isStorable, storableHeaders } from '../http/headers.ts';
+import { kindOf } from '../http/kind.ts';
 import { isProtected, operationOf } from '../http/operation.ts';
-import { problem } from '../http/problem.ts';
+import { type ProblemCode, problem } from '../http/problem.ts';
 import { renderReply } from '../http/render.ts';
-import { readReply } from '../http/reply.ts';
+import { isAcceptance, noContent, readReply } from '../http/reply.ts';
 import { type HttpRequest, readEvent } from '../http/request.ts';
-import { replyTo } from './answers.ts';
+import { storableEvent } from '../http/stored-event.ts';
+import { requiredTenant } from '../http/tenant.ts';
+import { faultsOf } from '../http/validate.ts';
+import { nameOf } from '../observe/report.ts';
+import { pendingReply, replyTo } from './answers.ts';
 import { engine } from './engine.ts';
 import { lateness } from './lateness.ts';
 import {
@@ -22,13 +30,13 @@ import {
   type Finished,
   type Operation,
   START_MIN_MS,
+  tooLate,
   UNKNOWN_REMAINING_MS,
 } from './operation.ts';
-import { WritesRefused } from './operation-errors.ts';
 import { checkedOptions, type IdempotencyOptions } from './options.ts';
-import { ANSWERED, faultsMeasured, MADE, nameOf, outcomeOf, teller, watchDeadline } from './telling.ts';
-import { faultsOf } from './validate.ts';
-import { defaultWarmCache, warmCache } from './warm-cache.ts';
+import type { Claimed, EnginePorts } from './protocol.ts';
+import { answerTold, faultsMeasured, MADE, outcomeOf, teller, watchDeadline } from './telling.ts';
+import { warmCacheOf } from './warm-cache.ts';
 
 /** What the handler finds on its context. */
 export interface OnceContext<W> {
@@ -40,11 +48,14 @@ class Answered extends Error {
   override readonly name = 'IdempotentAnswer';
   readonly reply: Reply;
   readonly http: HttpRequest;
+  /** Which middleware said so: another one in the same chain has a record of its own to finish. */
+  readonly by: object;
 
-  constructor(reply: Reply, http: HttpRequest) {
+  constructor(reply: Reply, http: HttpRequest, by: object) {
     super('The request was answered without running the handler.');
     this.reply = reply;
     this.http = http;
+    this.by = by;
   }
 }
 
@@ -54,8 +65,7 @@ interface Running<W> {
   readonly mine: InProgress;
   readonly work: UnitOfWork<W>;
   readonly startedAt: EpochMs;
-  /** Stops the watch on the deadline, and waits for what it may already have begun. */
-  stopWatch(): Promise<void>;
+  stopWatch(): void;
 }
 
 interface MiddyRequest {
@@ -74,106 +84,114 @@ export function idempotency<W>(
   options: IdempotencyOptions<W>,
 ): MiddlewareObj<unknown, unknown, Error, Context & OnceContext<W>> {
   const policyOf = checkedOptions(options);
-  const {
-    preset = 'ietf',
-    docsBase,
-    clock = Date.now,
-    sleep = pause,
-    newId = randomUUID,
-    storedHeaders = defaultStoredHeaders,
-  } = options;
-  const limits = options.cache === true ? defaultWarmCache : options.cache;
-  const cache = limits ? warmCache({ ...defaultWarmCache, ...limits }) : undefined;
-  const run = engine<W>({ ledger: options.ledger, clock, sleep, newId, cache });
+  const { preset = 'ietf', docsBase, storedHeaders = defaultStoredHeaders } = options;
+  const { clock = Date.now, sleep = pause, newId = randomUUID } = options;
   const { measure, tell } = teller(clock, options.metrics, options.log);
+  const cache = warmCacheOf(options.cache);
+  const warn: EnginePorts<W>['warn'] = (operation, decision, error) =>
+    tell(operation, 'error', decision, { reason: nameOf(error) });
+  const run = engine<W>({ ledger: options.ledger, clock, sleep, newId, cache, warn });
   const runs = new WeakMap<object, Running<W>>();
-  const respond = { preset, docsBase };
 
   return { before, after, onError } as MiddlewareObj<unknown, unknown, Error, Context & OnceContext<W>>;
 
   async function before(request: MiddyRequest): Promise<void> {
     const http = readEvent(request.event);
+    const scheduled = scheduledIn(request.event);
+    if (scheduled) return resume(request, http, scheduled);
     if (!isProtected(http.method)) return;
-    const name = options.operation?.(http) ?? operationOf(http);
-    const { required, validate, policy, retentionSeconds } = policyOf(name);
+    const name = nameOfOperation(options, http);
+    const { required, validate, policy, retentionSeconds, assuredSeconds, autoComplete } = policyOf(name);
 
     const values = http.headers.get('idempotency-key') ?? [];
     if (values.length === 0 && !required) return;
     const key = readKey(values, options.keyMode ?? 'auto', options.minKeyLength);
-    if (!key.ok) throw new Answered(problem(key.code, { detail: key.detail }, preset, docsBase), http);
-    const late = lateness(http, clock(), policy);
-    const faults = [...late.faults, ...(validate ? await faultsOf(validate, http) : [])];
-    if (faults.length > 0) {
-      throw new Answered(problem('validation_failed', { errors: faults }, preset, docsBase), http);
+    if (!key.ok) turnAway(http, name, key.code, problem(key.code, { detail: key.detail }, preset, docsBase));
+    const late = lateness(http, clock(), assuredSeconds, policy.skewMs);
+    const errors = [...late.faults, ...(validate ? await faultsOf(validate, http) : [])];
+    if (errors.length > 0) {
+      turnAway(http, name, 'validation_failed', problem('validation_failed', { errors }, preset, docsBase));
     }
 
-    const tenant = tenantOf(options, http);
-    const pk = scopePk({ tenant, operation: name, key: key.key });
+    const tenant = requiredTenant(options.tenant(http));
     const now = clock();
-    const remainingMs = remainingOf(request.context);
-    const fingerprint = fingerprintOf({
-      ...http,
-      ...fingerprintParts(http, options.fingerprintHeaders ?? []),
-    });
+    const leftMs = remainingMs(request.context, UNKNOWN_REMAINING_MS);
     const operation: Operation = {
-      onlyKnown: late.tooOld,
-      pk,
+      pk: scopePk({ tenant, operation: name, key: key.key }),
       tenant,
       name,
-      fingerprint,
+      label: labelOf(options, http, name),
+      fingerprint: fingerprintOf({ ...http, ...fingerprintParts(http, options.fingerprintHeaders ?? []) }),
       policy,
       retentionSeconds,
-      deadline: now + remainingMs,
+      deadline: now + leftMs,
+      onlyKnown: late.tooOld,
+      ...(autoComplete && keptRequest(request, options)),
     };
-    if (remainingMs < START_MIN_MS) {
-      return answer(http, operation, { kind: 'unavailable', retryAfterMs: START_MIN_MS }, now);
-    }
-
-    const claimed = await run.claim(operation);
-    if (claimed.kind === 'answer') return answer(http, operation, claimed.answer, now);
-    const { mine, how } = claimed;
-    measure(operation, { [MADE[how]]: 1, 'reserve.latency_ms': clock() - now });
-    tell(operation, 'info', how, { attempt: mine.attempt });
-    begin(request, http, operation, mine);
+    if (leftMs < START_MIN_MS) answer(http, operation, tooLate, now);
+    begin(request, http, operation, await run.claim(operation), now);
   }
 
-  function begin(request: MiddyRequest, http: HttpRequest, operation: Operation, mine: InProgress): void {
+  /** The completer invoked us, with an event that we kept: its key and fingerprint are those of the record. */
+  async function resume(request: MiddyRequest, http: HttpRequest, scheduled: Scheduled): Promise<void> {
+    const now = clock();
+    const deadline = now + remainingMs(request.context, UNKNOWN_REMAINING_MS);
+    const from = await run.scheduled(scheduled, deadline);
+    if (!from) throw new Answered(noContent, http, runs);
+    const { pk, tenant, operation: name } = from;
+    const { policy, retentionSeconds } = policyOf(name);
+    const operation: Operation = {
+      ...{ pk, tenant, name, label: labelOf(options, http, name), policy, retentionSeconds, deadline },
+      fingerprint: { current: from.fingerprint, matches: (stored) => stored === from.fingerprint },
+      onlyKnown: false,
+    };
+    begin(request, http, operation, await run.resume(operation, from), now);
+  }
+
+  function begin(
+    request: MiddyRequest,
+    http: HttpRequest,
+    operation: Operation,
+    claimed: Claimed,
+    since: EpochMs,
+  ): void {
+    if (claimed.kind === 'answer') answer(http, operation, claimed.answer, since);
+    const { mine, how } = claimed;
     const watch = watchDeadline(run, { measure, tell }, operation, mine, clock());
-    const work = unitOfWork<W>(mine, watch.signal);
-    runs.set(request, {
-      http,
-      operation,
-      mine,
-      work,
-      startedAt: clock(),
-      stopWatch: watch.stop,
-    });
-    Object.assign(request.context, { once: work.once });
+    const work = run.begin(operation, mine, watch.signal);
+    runs.set(request, { http, operation, mine, work, startedAt: clock(), stopWatch: watch.stop });
+    // Not on the context itself: requests at once may share one, and a later one must not find what is ours.
+    request.context = Object.create(request.context, { once: { value: work.once, enumerable: true } });
+    measure(operation, { [MADE[how]]: 1, 'reserve.latency_ms': clock() - since });
+    tell(operation, 'info', how, { attempt: mine.attempt });
+    if (policyOf(operation.name).autoComplete && !mine.request) tell(operation, 'warn', 'request_not_kept');
   }
 
   async function after(request: MiddyRequest): Promise<void> {
     const running = runs.get(request);
     if (!running) return;
+    await running.work.close();
+    running.stopWatch();
+    const reply = readReply(request.response, running.http.source);
+    if (running.work.deferred) requireDeferrable(running.work, reply);
+    request.response = await concluded(request, running, reply);
+  }
+
+  /** The answer was made by the handler, or by a hook behind us in its place: it becomes the record's. */
+  async function concluded(request: MiddyRequest, running: Running<W>, reply: Reply): Promise<unknown> {
     const { http, operation, mine, work, startedAt } = running;
     const endedAt = clock();
-    work.close();
-    await running.stopWatch();
-    const reply = readReply(request.response, http.source);
-    if (work.deferred && work.outbox.length === 0) {
-      throw new InvalidArgument(
-        'once.defer() without once.emit(): nothing would ever produce the final response.',
-      );
-    }
     const stored = { ...reply, headers: storableHeaders(reply.headers, storedHeaders) };
     const ending = { kind: 'replied', status: reply.status, deferred: work.deferred } as const;
-    const finished = await run.finish(operation, mine, work, ending, stored);
+    const finished = await run.finish(operation, work, ending, stored);
     runs.delete(request);
 
     const latency = { 'execute.latency_ms': endedAt - startedAt, 'complete.latency_ms': clock() - endedAt };
     measure(operation, { ...latency, ...faultsMeasured(finished) });
-    tell(operation, levelOf(finished), outcomeOf(finished), { attempt: mine.attempt });
+    const level = finished.kind === 'stored' ? 'info' : 'warn';
+    tell(operation, level, outcomeOf(finished), { attempt: mine.attempt });
     if (finished.kind === 'refused') throw new WritesRefused(finished.reasons);
-    request.response = renderReply(replyAfter(finished, reply, operation), http);
+    return renderReply(replyAfter(finished, reply, operation), http);
   }
 
   function replyAfter(
@@ -183,57 +201,105 @@ export function idempotency<W>(
   ): Reply {
     switch (finished.kind) {
       case 'stored': {
-        const expiresAt = finished.record.status === 'completed' ? finished.record.expiresAt : undefined;
-        return { ...reply, headers: freshHeaders(reply.headers, expiresAt) };
+        const { record } = finished;
+        return record.status === 'accepted'
+          ? pendingReply(reply)
+          : { ...reply, headers: freshHeaders(reply.headers, record.expiresAt) };
       }
       case 'failed':
         return { ...reply, headers: freshHeaders(reply.headers) };
       case 'answer':
-        return replyTo(finished.answer, operation.pk, respond.preset, respond.docsBase);
+        return replyTo(finished.answer, operation.pk, preset, docsBase);
       default:
         return finished satisfies never;
     }
   }
 
   async function onError(request: MiddyRequest): Promise<void> {
-    if (request.error instanceof Answered) {
-      request.response = renderReply(request.error.reply, request.error.http);
+    const { error } = request;
+    if (error instanceof Answered && error.by === runs) {
+      request.response = renderReply(error.reply, error.http);
       return;
     }
     const running = runs.get(request);
     if (!running) return;
-    runs.delete(request);
+    await running.work.close();
+    running.stopWatch();
+    if (request.response !== undefined) return answeredInside(request, running);
     const { http, operation, mine, work } = running;
-    work.close();
-    await running.stopWatch();
-    const ending = { kind: 'threw', notExecuted: request.error instanceof NotExecuted } as const;
-    const finished = await run.finish(operation, mine, work, ending, undefined);
+    runs.delete(request);
+    const ending = { kind: 'threw', notExecuted: error instanceof NotExecuted } as const;
+    const finished = await run.finish(operation, work, ending, undefined);
     measure(operation, faultsMeasured(finished));
-    tell(operation, 'warn', outcomeOf(finished), { attempt: mine.attempt, reason: nameOf(request.error) });
+    tell(operation, 'warn', outcomeOf(finished), { attempt: mine.attempt, reason: nameOf(error) });
     if (finished.kind === 'answer') {
       request.response = renderReply(replyTo(finished.answer, operation.pk, preset, docsBase), http);
     }
   }
 
+  /** An error hook behind us has made an answer of the error. What the handler had collected until it threw is not written. */
+  async function answeredInside(request: MiddyRequest, running: Running<W>): Promise<void> {
+    running.work.discard();
+    const reply = readReply(request.response, running.http.source);
+    request.response = await concluded(request, running, reply);
+  }
+
+  /** Before there is a record: the request says too little, or what it says is wrong. */
+  function turnAway(http: HttpRequest, name: string, code: ProblemCode, reply: Reply): never {
+    tell({ name, tenant: '-', pk: '-' }, 'info', code);
+    throw new Answered(reply, http, runs);
+  }
+
   function answer(http: HttpRequest, operation: Operation, given: Answer, since: EpochMs): never {
-    const measured = ANSWERED[given.kind];
-    measure(operation, { ...(measured && { [measured]: 1 }), 'reserve.latency_ms': clock() - since });
-    const reason = given.kind === 'unavailable' && given.cause ? { reason: nameOf(given.cause) } : {};
-    tell(operation, given.kind === 'unavailable' ? 'error' : 'info', given.kind, reason);
-    throw new Answered(replyTo(given, operation.pk, preset, docsBase), http);
+    const { measured, level, reason } = answerTold(given);
+    measure(operation, { ...measured, 'reserve.latency_ms': clock() - since });
+    tell(operation, level, given.kind, reason === undefined ? {} : { reason });
+    throw new Answered(replyTo(given, operation.pk, preset, docsBase), http, runs);
   }
 }
 
-function levelOf(finished: Finished<unknown>): 'info' | 'warn' {
-  return finished.kind === 'stored' ? 'info' : 'warn';
+function nameOfOperation<W>({ operation }: IdempotencyOptions<W>, http: HttpRequest): string {
+  const name: unknown = operation ? operation(http) : operationOf(http);
+  if (typeof name === 'string' && name.trim() !== '') return name;
+  throw new InvalidArgument(
+    `The operation resolver returned ${kindOf(name)}; expected a name, such as 'POST /payments'. Nothing was run.`,
+  );
 }
 
-function tenantOf<W>({ tenant }: IdempotencyOptions<W>, http: HttpRequest): string {
-  const found = tenant(http);
-  if (typeof found === 'string' && found !== '') return found;
+/** Behind a greedy route a caller chooses the path, and every new dimension of a metric is a metric that is billed. */
+function labelOf<W>(
+  { operation, operations = {} }: IdempotencyOptions<W>,
+  { route, method }: HttpRequest,
+  name: string,
+): string {
+  const chosenHere = operation !== undefined || route !== undefined || Object.hasOwn(operations, name);
+  return chosenHere ? name : `${method.toUpperCase()} (any path)`;
+}
+
+/** The final response will come from delivering the outbox, and the caller must know where to look for it. */
+function requireDeferrable({ outbox }: UnitOfWork<unknown>, reply: Reply): void {
+  if (outbox.length === 0) {
+    throw new InvalidArgument(
+      'once.defer() without once.emit(): nothing would ever produce the final response.',
+    );
+  }
+  if (isAcceptance(reply)) return;
   throw new InvalidArgument(
-    'The tenant resolver found no tenant in this request. Put an authorizer in front of the route, or name the claim that it sets: without a tenant, callers would share their keys.',
+    `once.defer() answers 202 with a Location where the caller can look for the outcome; the handler returned ${reply.status}. Nothing was written.`,
   );
+}
+
+/** What counts in the fingerprint is part of what was asked, so it is kept as well; a credential never is. */
+function keptRequest<W>({ event, context }: MiddyRequest, options: IdempotencyOptions<W>) {
+  const arn: unknown = 'invokedFunctionArn' in context ? context.invokedFunctionArn : undefined;
+  if (typeof arn !== 'string' || arn === '') {
+    throw new InvalidArgument(
+      "complete: 'auto' needs the context's invokedFunctionArn, which Lambda sets: it names the function to be invoked again.",
+    );
+  }
+  const asked = (options.fingerprintHeaders ?? []).filter(isStorable);
+  const kept = storableEvent(event, [...(options.requestHeaders ?? []), ...asked]);
+  return kept && { request: { function: arn, event: kept } };
 }
 
 function fingerprintParts(http: HttpRequest, names: readonly string[]) {
@@ -242,10 +308,4 @@ function fingerprintParts(http: HttpRequest, names: readonly string[]) {
     (http.headers.get(name.toLowerCase()) ?? []).map((value) => [name, value] as const),
   );
   return { contentType, headers };
-}
-
-function remainingOf(context: object): number {
-  const ask: unknown = 'getRemainingTimeInMillis' in context ? context.getRemainingTimeInMillis : undefined;
-  const remaining: unknown = typeof ask === 'function' ? ask.call(context) : UNKNOWN_REMAINING_MS;
-  return typeof remaining === 'number' && Number.isFinite(remaining) ? remaining : UNKNOWN_REMAINING_MS;
 }

@@ -17,19 +17,23 @@ interface Request {
  * parser that fails has failed before anything was reserved.
  */
 export function idempotent<E, R, W = unknown>(
-  handler: (event: E, context: Context & OnceContext<W>) => Promise<R>,
+  handler: (event: E, context: Context & OnceContext<W>, ...rest: never[]) => Promise<R>,
   options: IdempotencyOptions<W>,
-): (event: E, context: Context) => Promise<R> {
+): (event: E, context: Context, ...rest: unknown[]) => Promise<R> {
   const { before, after, onError } = idempotency(options) as unknown as Record<
     'before' | 'after' | 'onError',
     Hook
   >;
 
-  return async (event, context) => {
+  return async (event, context, ...rest) => {
     const request: Request = { event, context, response: undefined, error: undefined };
     try {
       await before(request);
-      request.response = await handler(event, context as Context & OnceContext<W>);
+      request.response = await handler(
+        event,
+        request.context as Context & OnceContext<W>,
+        ...(rest as never[]),
+      );
       await after(request);
     } catch (error) {
       request.response = undefined;

@@ -1,4 +1,3 @@
-import type { Policy } from '../core/policy.ts';
 import type { EpochMs } from '../core/record.ts';
 import type { Fault } from '../http/problem.ts';
 import type { HttpRequest } from '../http/request.ts';
@@ -15,7 +14,8 @@ const HTTP_DATE = /^(Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d{2} [A-Z][a-z]{2} \d{4} \d{
 export function lateness(
   { headers }: Pick<HttpRequest, 'headers'>,
   now: EpochMs,
-  { retentionSeconds, skewMs }: Pick<Policy, 'retentionSeconds' | 'skewMs'>,
+  assuredSeconds: number,
+  skewMs: number,
 ): { readonly tooOld: boolean; readonly faults: readonly Fault[] } {
   const [value, ...others] = headers.get(HEADER) ?? [];
   if (value === undefined) return { tooOld: false, faults: [] };
@@ -24,5 +24,5 @@ export function lateness(
     const detail = 'Expected one HTTP date, such as Sun, 06 Nov 1994 08:49:37 GMT.';
     return { tooOld: false, faults: [{ path: `header.${HEADER}`, detail }] };
   }
-  return { tooOld: now - firstSent > retentionSeconds * 1_000 + skewMs, faults: [] };
+  return { tooOld: now - firstSent > assuredSeconds * 1_000 + skewMs, faults: [] };
 }

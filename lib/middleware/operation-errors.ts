@@ -1,5 +1,4 @@
 import { OncekeyError, type Remedy, StoreUnavailable } from '../core/errors.ts';
-import type { WriteRefusal } from '../ledger/ledger.ts';
 
 /* What a caller is told when its call does not count. Split by what the caller must do. */
 
@@ -90,18 +89,4 @@ export class OperationNotExecuted extends OperationError {
 /** The function ran, and returned what could not be given to the next caller. Its key is as after a throw. */
 export class ResultNotJson extends OperationError {
   override readonly remedy = 'fix-code';
-}
-
-/** The handler's own items were refused by their conditions. Nothing was written, and the key may be retried. */
-export class WritesRefused<W = unknown> extends Error {
-  override readonly name = 'WritesRefused';
-  readonly reasons: readonly WriteRefusal<W>[];
-
-  constructor(reasons: readonly WriteRefusal<W>[]) {
-    const refused = reasons
-      .filter(({ code }) => code !== 'None')
-      .map(({ index, code }) => `write ${index}: ${code}`);
-    super(`The transaction was refused (${refused.join(', ')}); nothing was written.`);
-    this.reasons = reasons;
-  }
 }

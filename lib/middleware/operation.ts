@@ -1,7 +1,8 @@
 import type { Fingerprint } from '../core/fingerprint.ts';
 import type { Policy } from '../core/policy.ts';
 import type { Accepted, Completed, EpochMs, Reply } from '../core/record.ts';
-import type { WriteRefusal } from '../ledger/ledger.ts';
+import type { Retention } from '../effects/operations.ts';
+import type { RequestToKeep, WriteRefusal } from '../ledger/ledger.ts';
 
 /** Under this nothing useful can be started, finished and written down. */
 export const START_MIN_MS = 1_000;
@@ -14,13 +15,17 @@ export interface Operation {
   readonly pk: string;
   readonly tenant: string;
   readonly name: string;
+  /** What its metrics are counted under: never what a caller can choose, such as a concrete path. */
+  readonly label: string;
   readonly fingerprint: Fingerprint;
-  readonly policy: Policy & { readonly effects: 'transactional' | 'opaque' };
+  readonly policy: Policy;
   /** When the caller must have its answer. */
   readonly deadline: EpochMs;
-  readonly retentionSeconds: (reply: Reply) => number;
+  readonly retentionSeconds: Retention;
   /** The request is older than any record is kept: it may be answered from one, but must not start anything. */
   readonly onlyKnown: boolean;
+  /** What is kept of it, so that it can be finished without its client. */
+  readonly request?: RequestToKeep;
 }
 
 /** What a caller gets when the handler is not run for it, or its answer does not count. */
@@ -32,13 +37,22 @@ export type Answer =
   | { readonly kind: 'misuse' }
   | { readonly kind: 'gone' }
   | { readonly kind: 'too_old' }
-  | { readonly kind: 'unavailable'; readonly retryAfterMs: number; readonly cause?: unknown };
+  | {
+      readonly kind: 'unavailable';
+      readonly retryAfterMs: number;
+      readonly cause?: unknown;
+      /** Not for the store's sake: too little time was left to start. */
+      readonly tooLate?: true;
+    };
+
+/** Nothing useful could have been started, finished and written down. */
+export const tooLate: Answer = { kind: 'unavailable', retryAfterMs: START_MIN_MS, tooLate: true };
 
 export type Finished<W> =
   /** The handler's own answer, stored. */
   | { readonly kind: 'stored'; readonly record: Completed | Accepted }
   /** Nothing is stored: the handler's failure is the answer, and the key may be retried or is unknown now. */
-  | { readonly kind: 'failed'; readonly status: 'failed_retryable' | 'unknown' | 'open' }
+  | { readonly kind: 'failed'; readonly status: 'failed_retryable' | 'unknown' | 'handed_back' | 'open' }
   | { readonly kind: 'refused'; readonly reasons: readonly WriteRefusal<W>[] }
   /** The record says otherwise, or cannot be reached. */
   | { readonly kind: 'answer'; readonly answer: Answer; readonly fenced: boolean };

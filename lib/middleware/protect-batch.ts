@@ -1,10 +1,13 @@
 import type { EventBridgeEvent, SQSBatchResponse, SQSRecord } from 'aws-lambda';
 import { InvalidArgument } from '../core/errors.ts';
 import type { EpochMs } from '../core/record.ts';
+import { requireOptions } from '../effects/option-checks.ts';
+import { remainingMs } from '../effects/remaining.ts';
 import { UnsupportedEvent } from '../http/errors.ts';
 import { kindOf } from '../http/kind.ts';
-import { jsonLogSink } from '../observe/log.ts';
-import { type CallContext, type GuardOptions, guarded, jsonBody } from './protect.ts';
+import { nameOf, reporter } from '../observe/report.ts';
+import type { GuardOptions } from './guard-options.ts';
+import { type CallContext, guarded, jsonBody } from './protect.ts';
 
 /** A message of SQS, or an event of EventBridge. */
 export type Message = SQSRecord | EventBridgeEvent<string, unknown>;
@@ -53,8 +56,10 @@ export function protectBatch<M extends Message = SQSRecord, W = unknown>(
   fn: (message: M, context: CallContext<W>) => Promise<unknown>,
   options: ProtectBatchOptions<M, W>,
 ): (event: unknown, context: object) => Promise<SQSBatchResponse> {
+  requireOptions(options, 'protectBatch()');
   const { concurrency = CONCURRENCY, retentionSeconds = RETENTION_SECONDS, ...rest } = options;
-  const { operation, clock = Date.now, log = jsonLogSink(writeLine) } = options;
+  const { operation, clock = Date.now } = options;
+  const { tell } = reporter(clock, options.metrics, options.log);
   if (!Number.isSafeInteger(concurrency) || concurrency < 1) {
     throw new InvalidArgument(
       `protectBatch(): concurrency is ${concurrency}; expected a whole number of at least 1.`,
@@ -73,7 +78,7 @@ export function protectBatch<M extends Message = SQSRecord, W = unknown>(
   const guard = guarded('protectBatch()', processed, own, more, bodyOf);
 
   return async (event, context) => {
-    const deadline = clock() + remainingOf(context);
+    const deadline = clock() + remainingMs(context, UNKNOWN_REMAINING_MS);
     if (isEventBridge(event)) {
       await guard.call(event as M, guard.select(event as M, deadline));
       return { batchItemFailures: [] };
@@ -100,16 +105,7 @@ export function protectBatch<M extends Message = SQSRecord, W = unknown>(
     try {
       selected = guard.select(message, deadline);
     } catch (error) {
-      const reason = error instanceof Error ? error.name : typeof error;
-      log({
-        at: clock(),
-        level: 'error',
-        decision: 'message_refused',
-        operation,
-        tenant: '',
-        operationRef: '',
-        reason,
-      });
+      tell({ pk: '-', tenant: '-', operation }, 'error', 'message_refused', { reason: nameOf(error) });
       return false;
     }
     const done = guard.call(message, selected).then(
@@ -188,20 +184,10 @@ function unsupported(received: string): UnsupportedEvent {
   );
 }
 
-function remainingOf(context: object): number {
-  const { getRemainingTimeInMillis: ask } = context as { getRemainingTimeInMillis?: () => unknown };
-  const remaining = typeof ask === 'function' ? ask.call(context) : undefined;
-  return typeof remaining === 'number' && Number.isFinite(remaining) ? remaining : UNKNOWN_REMAINING_MS;
-}
-
 function timer(ms: number): { readonly passed: Promise<false>; stop(): void } {
   let pending: NodeJS.Timeout | undefined;
   const passed = new Promise<false>((resolve) => {
     pending = setTimeout(() => resolve(false), Math.max(0, ms));
   });
   return { passed, stop: () => clearTimeout(pending) };
-}
-
-function writeLine(line: string): void {
-  process.stdout.write(`${line}\n`);
 }

@@ -5,10 +5,15 @@ import { fingerprintOf } from '../core/fingerprint.ts';
 import { limits } from '../core/limits.ts';
 import type { EpochMs, InProgress, Reply } from '../core/record.ts';
 import { scopePk } from '../core/scope.ts';
-import { NotExecuted, type Once, type UnitOfWork, unitOfWork } from '../effects/unit-of-work.ts';
+import { NotExecuted, WritesRefused } from '../effects/errors.ts';
+import { jsonText, NotJson, readResult, resultReply } from '../effects/json-result.ts';
+import { requireOptions } from '../effects/option-checks.ts';
+import { REMAINING_MAX_MS } from '../effects/remaining.ts';
+import type { Once, UnitOfWork } from '../effects/unit-of-work.ts';
 import { kindOf } from '../http/kind.ts';
+import { nameOf } from '../observe/report.ts';
 import { engine } from './engine.ts';
-import { jsonText, NotJson, readResult, resultReply } from './json-result.ts';
+import { type GuardOptions, guardPolicy, type RetentionOf } from './guard-options.ts';
 import {
   type Answer,
   type Finished,
@@ -24,30 +29,10 @@ import {
   OperationUnavailable,
   OutcomeUnknown,
   ResultNotJson,
-  WritesRefused,
 } from './operation-errors.ts';
-import { checkedOptions, type IdempotencyOptions, type OperationOptions } from './options.ts';
-import { ANSWERED, faultsMeasured, MADE, nameOf, outcomeOf, teller, watchDeadline } from './telling.ts';
-
-/* What the caller chooses. */
-
-/** As in `idempotency()`, but for HTTP's own: there is no 202 to answer, and no request to validate. */
-type SharedOptions = Omit<OperationOptions, 'inFlight' | 'required' | 'validate' | 'retentionSeconds'> &
-  Pick<IdempotencyOptions, 'metrics' | 'log' | 'clock' | 'sleep' | 'newId'>;
-
-export interface GuardOptions<I, W> extends SharedOptions {
-  readonly ledger: IdempotencyOptions<W>['ledger'];
-  /** Names what the function does; the same key for another operation is another key. */
-  readonly operation: string;
-  /** Whose keys these are. */
-  readonly tenant: (input: I) => string;
-  /** What makes this call this call and no other: an order's id, never a time, a counter or a random number. */
-  readonly key: (input: I) => string;
-  /** What a duplicate gets while the first call runs: an error at once, or the result if it comes within `waitMs`. */
-  readonly inFlight?: 'reject' | 'wait';
-  /** The part of the input that must be the same for the same key, as JSON. */
-  readonly fingerprint?: (input: I) => unknown;
-}
+import type { EnginePorts } from './protocol.ts';
+import { answerTold, faultsMeasured, MADE, outcomeOf, teller, watchDeadline } from './telling.ts';
+import { warmCacheOf } from './warm-cache.ts';
 
 export interface ProtectOptions<I, R = unknown, W = unknown> extends GuardOptions<I, W> {
   /** How long a result is replayed, counted from completion; a number, or a function of the result. */
@@ -63,9 +48,6 @@ export interface CallContext<W> {
   readonly once: Omit<Once<W>, 'defer'>;
 }
 
-/** The lease is as long, and nothing is done about a crashed call before it has passed. */
-const REMAINING_MAX_MS = 24 * 3_600_000;
-
 /**
  * Gives any async function the protection of `idempotency()`: per tenant and key it runs once, and whoever calls again
  * gets a copy of the first result. Every caller gets such a copy, the first one included, so all see the same.
@@ -74,6 +56,7 @@ export function protect<I, R, W = unknown>(
   fn: (input: I, context: CallContext<W>) => Promise<R>,
   options: ProtectOptions<I, R, W>,
 ): (input: I) => Promise<R> {
+  requireOptions(options, 'protect()');
   const { deadlineMs, remaining, clock = Date.now } = options;
   if (deadlineMs !== undefined && remaining !== undefined) {
     throw new InvalidArgument('protect() takes deadlineMs or remaining, not both.');
@@ -109,8 +92,6 @@ interface Guard<I, R> {
   call(input: I, operation: Operation): Promise<R>;
 }
 
-type RetentionOf<R> = { readonly retentionSeconds?: number | ((result: R) => number) };
-
 /** One function under the engine. `bodyOf` gives the bytes that identify an input where no `fingerprint` is chosen. */
 export function guarded<I, R, W>(
   where: string,
@@ -119,10 +100,13 @@ export function guarded<I, R, W>(
   more: readonly string[],
   bodyOf: (input: I) => Uint8Array = (input) => jsonBody(where, 'input', input),
 ): Guard<I, R> {
-  const { policy, retentionSeconds } = checkedPolicy(where, fn, options, more);
+  const { policy, retentionSeconds } = guardPolicy(where, fn, options, more);
   const { ledger, operation: name, clock = Date.now, sleep = pause, newId = randomUUID } = options;
   const { measure, tell } = teller(clock, options.metrics, options.log);
-  const run = engine<W>({ ledger, clock, sleep, newId });
+  const cache = warmCacheOf(options.cache);
+  const warn: EnginePorts<W>['warn'] = (operation, decision, error) =>
+    tell(operation, 'error', decision, { reason: nameOf(error) });
+  const run = engine<W>({ ledger, clock, sleep, newId, cache, warn });
 
   return { select, call };
 
@@ -144,7 +128,8 @@ export function guarded<I, R, W>(
       body,
     });
     const pk = scopePk({ tenant, operation: name, key });
-    return { pk, tenant, name, fingerprint, policy, retentionSeconds, deadline, onlyKnown: false };
+    const selectedKey = { pk, tenant, name, label: name, fingerprint };
+    return { ...selectedKey, policy, retentionSeconds, deadline, onlyKnown: false };
   }
 
   async function call(input: I, operation: Operation): Promise<R> {
@@ -156,10 +141,11 @@ export function guarded<I, R, W>(
     const claimed = await run.claim(operation);
     if (claimed.kind === 'answer') {
       const { answer } = claimed;
-      const measured = ANSWERED[answer.kind];
-      measure(operation, { ...(measured && { [measured]: 1 }), 'reserve.latency_ms': clock() - since });
-      const reason = answer.kind === 'unavailable' && answer.cause ? { reason: nameOf(answer.cause) } : {};
-      tell(operation, LEVELS[answer.kind] ?? 'info', answer.kind, reason);
+      const { measured, level, reason } = answerTold(answer);
+      measure(operation, { ...measured, 'reserve.latency_ms': clock() - since });
+      // A reused key is a mistake in the calling code, not of a client: somebody here should look at it.
+      const seen = answer.kind === 'misuse' ? 'warn' : level;
+      tell(operation, seen, answer.kind, reason === undefined ? {} : { reason });
       return answered(answer, operation);
     }
     const { mine, how } = claimed;
@@ -170,18 +156,18 @@ export function guarded<I, R, W>(
 
   async function execute(input: I, operation: Operation, mine: InProgress): Promise<R> {
     const watch = watchDeadline(run, { measure, tell }, operation, mine, clock());
-    const work = unitOfWork<W>(mine, watch.signal);
+    const work = run.begin(operation, mine, watch.signal);
     const startedAt = clock();
     const ran = await ranOnce(input, work, operation);
     const endedAt = clock();
-    work.close();
-    await watch.stop();
+    await work.close();
+    watch.stop();
     if ('error' in ran) return failed(operation, mine, work, ran.error);
 
     const ending = { kind: 'replied', status: ran.reply.status, deferred: false } as const;
     let finished: Finished<W>;
     try {
-      finished = await run.finish(operation, mine, work, ending, ran.reply);
+      finished = await run.finish(operation, work, ending, ran.reply);
     } catch (error) {
       return failed(operation, mine, work, error);
     }
@@ -229,7 +215,7 @@ export function guarded<I, R, W>(
     const error = notExecuted ? new OperationNotExecuted(operation.pk, failure.message, failure) : failure;
     let finished: Finished<W>;
     try {
-      finished = await run.finish(operation, mine, work, ending, undefined);
+      finished = await run.finish(operation, work, ending, undefined);
     } catch (unwritten) {
       measure(operation, { 'store.error.count': 1 });
       tell(operation, 'error', 'open', { attempt: mine.attempt, reason: nameOf(unwritten) });
@@ -270,12 +256,6 @@ export function guarded<I, R, W>(
   }
 }
 
-/** A reused key is a mistake in the calling code, not of a client: somebody here should look at it. */
-const LEVELS: Readonly<Partial<Record<Answer['kind'], 'warn' | 'error'>>> = {
-  misuse: 'warn',
-  unavailable: 'error',
-};
-
 /* How it is refused. */
 
 function tooLate({ pk }: Operation): OperationUnavailable {
@@ -296,10 +276,11 @@ function unavailable({ pk }: Operation, retryAfterMs: number, cause?: unknown): 
 }
 
 function resultNotJson({ pk, name, policy }: Operation, { message }: NotJson): ResultNotJson {
-  const key =
-    policy.effects === 'transactional'
-      ? 'Nothing was written, and the key may be retried.'
-      : 'What it has done stays done, so its outcome is unknown now.';
+  const key = {
+    transactional: 'Nothing was written, and the key may be retried.',
+    steps: 'Its steps are kept, and the key may be retried.',
+    opaque: 'What it has done stays done, so its outcome is unknown now.',
+  }[policy.effects];
   return new ResultNotJson(
     pk,
     `${name} ran, and its result cannot be replayed: ${message}. Return what JSON holds, such as a Date as its text. ${key}`,
@@ -345,73 +326,4 @@ export function jsonBody(where: string, name: string, value: unknown): Uint8Arra
       `${where}: ${error.message}, so inputs cannot be compared. Choose what counts, as JSON: fingerprint: (input) => …. Nothing was run.`,
     );
   }
-}
-
-const GUARD_OPTIONS = [
-  'ledger',
-  'operation',
-  'tenant',
-  'key',
-  'fingerprint',
-  'effects',
-  'onUnknown',
-  'inFlight',
-  'waitMs',
-  'afterExpiry',
-  'goneSeconds',
-  'metrics',
-  'log',
-  'clock',
-  'sleep',
-  'newId',
-] as const satisfies readonly (keyof GuardOptions<unknown, unknown>)[];
-
-/** The policy is checked by the code that checks the middleware's; here is only what differs. */
-function checkedPolicy<I, R, W>(
-  where: string,
-  fn: unknown,
-  options: GuardOptions<I, W> & RetentionOf<R>,
-  more: readonly string[],
-) {
-  const known: readonly string[] = [...GUARD_OPTIONS, ...more];
-  const strange = Object.keys(options).find((option) => !known.includes(option));
-  if (strange) throw new InvalidArgument(`${where} has no option ${strange}. It has ${known.join(', ')}.`);
-  if (typeof fn !== 'function') {
-    throw new InvalidArgument(`${where} takes an async function first; received ${kindOf(fn)}.`);
-  }
-  const { ledger, operation, tenant, key, fingerprint, inFlight, retentionSeconds } = options;
-  if (typeof ledger !== 'object' || ledger === null)
-    missing(where, 'ledger', 'dynamoDbLedger({ tableName, client })');
-  if (typeof operation !== 'string' || operation.trim() === '') missing(where, 'operation', "'charge'");
-  if (typeof tenant !== 'function') missing(where, 'tenant', '(input) => input.customerId');
-  if (typeof key !== 'function') missing(where, 'key', '(input) => input.orderId');
-  if (fingerprint !== undefined && typeof fingerprint !== 'function') {
-    throw new InvalidArgument(`${where}: fingerprint is ${kindOf(fingerprint)}; expected a function.`);
-  }
-  if ((inFlight as string | undefined) === 'accept') {
-    throw new InvalidArgument(`${where}: inFlight: 'accept' is an HTTP 202; write 'reject' or 'wait'.`);
-  }
-  const { effects = 'opaque', onUnknown, waitMs, afterExpiry, goneSeconds } = options;
-  const { metrics, log, clock, sleep, newId } = options;
-  const retention =
-    typeof retentionSeconds === 'function'
-      ? (reply: Reply) => retentionSeconds(readResult(reply, operation) as R)
-      : retentionSeconds;
-  const own = { effects, onUnknown, inFlight, waitMs, afterExpiry, goneSeconds, retentionSeconds: retention };
-  return checkedOptions<W>({
-    ...given({ metrics, log, clock, sleep, newId }),
-    ledger,
-    tenant: () => undefined,
-    operation: () => operation,
-    effects: 'transactional', // Of the others, of which there are none.
-    operations: { [operation]: given(own) },
-  })(operation);
-}
-
-function given<T extends object>(options: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
-  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as never;
-}
-
-function missing(where: string, name: string, example: string): never {
-  throw new InvalidArgument(`${where} needs ${name}, for example ${name}: ${example}.`);
 }

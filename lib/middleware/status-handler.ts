@@ -1,13 +1,21 @@
 import { isReusable } from '../core/decide.ts';
-import { InvalidArgument } from '../core/errors.ts';
+import { InvalidArgument, OncekeyError } from '../core/errors.ts';
 import { type KeyMode, readKey } from '../core/key.ts';
 import { defaultPolicy } from '../core/policy.ts';
 import type { EpochMs } from '../core/record.ts';
 import { scopePk } from '../core/scope.ts';
+import {
+  requireFunctions,
+  requireKnown,
+  requireLedger,
+  requireOneOf,
+  requireOptions,
+} from '../effects/option-checks.ts';
+import { type Preset, problem, requireDocsBase } from '../http/problem.ts';
 import { type RenderedReply, renderReply } from '../http/render.ts';
 import { type HttpRequest, readEvent } from '../http/request.ts';
 import { badStatusRequest, notFoundReply, statusReply } from '../http/status.ts';
-import type { TenantResolver } from '../http/tenant.ts';
+import { requiredTenant, type TenantResolver } from '../http/tenant.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 
 export interface StatusOptions {
@@ -16,14 +24,24 @@ export interface StatusOptions {
   readonly tenant: TenantResolver;
   readonly keyMode?: KeyMode;
   readonly clock?: () => EpochMs;
+  readonly preset?: Preset;
+  readonly docsBase?: string;
 }
 
 /**
  * GET /operations/{key}?operation=POST%20/payments: where the caller's own operation stands. Another tenant's key is
- * not found, exactly as one that was never used.
+ * not found, exactly as one that was never used. A key that does not fit into a path, such as one with a slash, comes in
+ * the Idempotency-Key header instead.
  */
 export function statusHandler(options: StatusOptions): (event: unknown) => Promise<RenderedReply> {
-  const { ledger, tenant, keyMode = 'auto', clock = Date.now } = options;
+  requireOptions(options, 'statusHandler()');
+  requireKnown(options, ['ledger', 'tenant', 'keyMode', 'clock', 'preset', 'docsBase'], 'statusHandler()');
+  requireLedger(options.ledger, 'statusHandler()', ['read']);
+  requireOneOf(options, 'keyMode', ['auto', 'ietf', 'bare']);
+  requireOneOf(options, 'preset', ['ietf', 'stripe']);
+  requireFunctions(options, ['clock']);
+  requireDocsBase(options.docsBase);
+  const { ledger, tenant, keyMode = 'auto', clock = Date.now, preset = 'ietf', docsBase } = options;
   if (typeof tenant !== 'function')
     throw new InvalidArgument("statusHandler() needs tenant, as in jwtClaim('sub').");
 
@@ -35,11 +53,20 @@ export function statusHandler(options: StatusOptions): (event: unknown) => Promi
   async function statusOf(request: HttpRequest) {
     const operation = request.query.find(([name]) => name === 'operation')?.[1];
     if (!operation) return badStatusRequest('Name it in the query, as in ?operation=POST%20/payments.');
-    const key = readKey([lastSegment(request.path)], keyMode);
-    const owner = tenant(request);
-    if (!key.ok || !owner) return notFoundReply();
+    const key = readKey(request.headers.get('idempotency-key') ?? [lastSegment(request.path)], keyMode);
+    if (!key.ok) return notFoundReply();
+    const pk = scopePk({ tenant: requiredTenant(tenant(request)), operation, key: key.key });
+    try {
+      return await foundReply(pk);
+    } catch (error) {
+      if (!(error instanceof OncekeyError)) throw error;
+      return problem('store_unavailable', { operationRef: pk, retryAfterMs: 1_000 }, preset, docsBase);
+    }
+  }
+
+  async function foundReply(pk: string) {
     const now = clock();
-    const record = await ledger.read(scopePk({ tenant: owner, operation, key: key.key }));
+    const record = await ledger.read(pk);
     const expired =
       record && isReusable(record, now, { afterExpiry: 'execute', skewMs: defaultPolicy.skewMs });
     return record && !expired ? statusReply(record, now) : notFoundReply();

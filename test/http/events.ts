@@ -314,18 +314,22 @@ export function alb(changes: Event = {}): Event {
   );
 }
 
-export const albMultiValue = () =>
-  alb({
-    headers: undefined,
-    queryStringParameters: undefined,
-    multiValueHeaders: {
-      'content-type': ['application/json'],
-      host: ['payments-1234567.eu-central-1.elb.amazonaws.com'],
-      'idempotency-key': [KEY],
-      'x-tag': ['one', 'two'],
-    },
-    multiValueQueryStringParameters: { expand: ['charge%2Bfee', 'customer'] },
-  });
+export function albMultiValue(changes: Event = {}): Event {
+  return withChanges(
+    alb({
+      headers: undefined,
+      queryStringParameters: undefined,
+      multiValueHeaders: {
+        'content-type': ['application/json'],
+        host: ['payments-1234567.eu-central-1.elb.amazonaws.com'],
+        'idempotency-key': [KEY],
+        'x-tag': ['one', 'two'],
+      },
+      multiValueQueryStringParameters: { expand: ['charge%2Bfee', 'customer'] },
+    }),
+    changes,
+  );
+}
 
 /** Everything else a function can be invoked by, with what the message must call it and send its author to. */
 export const unsupportedEvents: readonly (readonly [is: string, instead: string, event: unknown])[] = [

@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import httpCors from '@middy/http-cors';
 import { describe, expect, it } from 'vitest';
-import { NotExecuted } from '../../lib/effects/unit-of-work.ts';
+import { NotExecuted } from '../../lib/effects/errors.ts';
 import { dynamoDbLedger } from '../../lib/ledger/dynamodb.ts';
+import { memoryLedger } from '../../lib/ledger/memory.ts';
 import type { TransactWrite } from '../../lib/ledger/table.ts';
 import { useTable } from '../support/table.ts';
 import { post, type Result, stage, type TestHandler } from './stage.ts';
@@ -11,6 +12,12 @@ const table = useTable();
 const ledger = dynamoDbLedger(table);
 
 const problemOf = ({ body }: Result): Record<string, unknown> => JSON.parse(body);
+
+/** Runs at a twentieth: a hundred requests at once on two cores are slow without anything being lost. */
+function slowClock(): () => number {
+  const start = Date.now();
+  return () => Math.floor(start + (Date.now() - start) / 20);
+}
 
 /** A payment that counts how often it happened. */
 function payments() {
@@ -81,7 +88,7 @@ describe('a protected function', () => {
 
   it('simply runs without a key where none is required', async () => {
     const { made, handler } = payments();
-    const { call } = stage(ledger, handler, { effects: 'transactional', required: false });
+    const { call } = stage(ledger, handler, { effects: 'opaque', onUnknown: 'park', required: false });
     await call(post({}));
     await call(post({}));
     expect(made).toHaveLength(2);
@@ -152,11 +159,18 @@ describe('a protected function', () => {
     }
   });
 
-  it('runs one of 100 concurrent duplicates', async () => {
+  it('runs one of 100 concurrent duplicates, and those that wait have its response within the bound', async () => {
     const { made, handler } = payments();
-    const { call } = stage(ledger, handler, { effects: 'transactional', inFlight: 'wait' });
+    const clock = slowClock();
+    const patient = dynamoDbLedger({ ...table, clock });
+    const waitMs = 4_000;
+    const { call } = stage(patient, handler, { effects: 'transactional', inFlight: 'wait', waitMs, clock });
     const key = randomUUID();
-    const answers = await Promise.all(Array.from({ length: 100 }, () => call(post({ key }))));
+    const start = clock();
+    const answers = await Promise.all(
+      Array.from({ length: 100 }, async () => ({ ...(await call(post({ key }))), afterMs: clock() - start })),
+    );
+    expect(Math.max(...answers.map(({ afterMs }) => afterMs))).toBeLessThan(waitMs);
     expect(made).toEqual([500]);
     expect(new Set(answers.map(({ body }) => body))).toEqual(new Set(['{"paid":1}']));
   });
@@ -367,18 +381,26 @@ describe('an opaque operation', () => {
   });
 
   it('that runs into its deadline is called unknown at once, and knows better if it still finishes', async () => {
+    const clock = () => Date.UTC(2030, 0, 15, 12); // It stands still: how long the machine takes is not the matter.
+    const memory = memoryLedger({ clock });
+    const givenUp = Promise.withResolvers<void>();
+    const markUnknown: typeof memory.markUnknown = async (...args) => {
+      const marked = await memory.markUnknown(...args);
+      givenUp.resolve();
+      return marked;
+    };
     let aborted = false;
-    const { call } = stage(
-      ledger,
+    const { call } = stage<unknown>(
+      { ...memory, markUnknown },
       async (_, { once }) => {
-        await new Promise<void>((resolve) => once.signal.addEventListener('abort', () => resolve()));
-        aborted = true;
+        await givenUp.promise;
+        aborted = once.signal.aborted;
         return { statusCode: 201, headers: {}, body: '"just in time"' };
       },
-      opaque,
+      { ...opaque, clock },
     );
     const key = randomUUID();
-    const first = await call(post({ key }), 1_600);
+    const first = await call(post({ key }), 1_000);
     expect(aborted).toBe(true);
     expect(first).toMatchObject({ statusCode: 201, body: '"just in time"' });
     expect((await call(post({ key }))).headers['Idempotent-Replayed']).toBe('true');
@@ -404,6 +426,33 @@ describe('when the store does not answer', () => {
     expect(measured.at(-1)?.metrics['store.error.count']).toBe(1);
   });
 
+  it('a body that cannot be sealed at once is sealed a moment later, and one that never is is not answered for', async () => {
+    for (const [failures, status] of [
+      [1, 201],
+      [Number.POSITIVE_INFINITY, 503],
+    ] as const) {
+      let left = failures;
+      const seal = (body: Uint8Array) => {
+        left -= 1;
+        if (left >= 0) throw new Error('the key service is throttled');
+        return body;
+      };
+      const sealing = dynamoDbLedger({
+        ...table,
+        seals: { seal, open: (body) => body },
+        sleep: async () => {},
+      });
+      const { made, handler } = payments();
+      const { call } = stage(sealing, handler, { effects: 'opaque', onUnknown: 'park' });
+      const key = randomUUID();
+      expect((await call(post({ key }))).statusCode).toBe(status);
+      const again = await call(post({ key }));
+      if (status === 201) expect(again.headers['Idempotent-Replayed']).toBe('true');
+      else expect(problemOf(again)).toMatchObject({ code: 'in_progress', retry: 'same-key' });
+      expect(made).toEqual([500]);
+    }
+  });
+
   it('a request with no time left does not start', async () => {
     const { made, handler } = payments();
     const { call } = stage(ledger, handler);
@@ -414,6 +463,21 @@ describe('when the store does not answer', () => {
 });
 
 describe('what is observed', () => {
+  it('by a listener that fails changes nothing', async () => {
+    const fails = () => {
+      throw new Error('the collector is away');
+    };
+    const rejects = async () => fails();
+    for (const listener of [fails, rejects]) {
+      const { made, handler } = payments();
+      const { call } = stage(ledger, handler, { effects: 'transactional', log: listener, metrics: listener });
+      const key = randomUUID();
+      expect((await call(post({ key }))).statusCode).toBe(201);
+      expect((await call(post({ key }))).headers['Idempotent-Replayed']).toBe('true');
+      expect(made).toEqual([500]);
+    }
+  });
+
   it('tells each decision in one line and one sample, never with the key or the body', async () => {
     const { call, logged, measured } = stage(ledger, payments().handler);
     const key = `very-secret-${randomUUID()}`;

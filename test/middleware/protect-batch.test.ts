@@ -198,6 +198,17 @@ describe('a batch of SQS', () => {
     expect(JSON.stringify(logged)).not.toContain('secret');
   });
 
+  it('sends back no neighbours of a message whose refusal nobody listens to', async () => {
+    const log = () => {
+      throw new Error('the collector is away');
+    };
+    const { returned, ran } = stage(undefined, { effects: 'transactional', log });
+    const broken = { ...record({ order: 'x' }), body: 'not JSON' };
+    const batch = [record({ order: 'a' }), broken, record({ order: 'b' })];
+    expect(await returned(batch)).toEqual([broken.messageId]);
+    expect(ran.sort()).toEqual(['a', 'b']);
+  });
+
   it('is not processed under the ids of its messages: a message that is sent again has another', async () => {
     const { returned, ran } = stage(undefined, {
       effects: 'transactional',
@@ -343,6 +354,17 @@ describe('the deadline of a batch', () => {
   it('is no limit where the runtime knows none, but a default', async () => {
     const { handler, ran } = stage();
     expect(await handler({ Records: [record({ order: 'a' })] }, {})).toEqual({ batchItemFailures: [] });
+    expect(ran).toEqual(['a']);
+  });
+
+  it('may be longer than a timer can hold', async () => {
+    const { open, opened } = gate();
+    const { returned, ran } = stage(() => opened);
+    const batch = returned([record({ order: 'a' })], 2 ** 31 + 1_000);
+    // A timer that cannot hold its time fires at once; so has this one by then.
+    await new Promise((resolve) => setTimeout(resolve, 10));
+    open();
+    expect(await batch).toEqual([]);
     expect(ran).toEqual(['a']);
   });
 
@@ -503,7 +525,7 @@ describe('options', () => {
     [{ retentionSeconds: 5 }, /retentionSeconds is 5; expected a whole number of at least 3600/],
     [{ deadlineMs: 5_000 }, /protectBatch\(\) has no option deadlineMs/],
     [{ remaining: () => 5_000 }, /protectBatch\(\) has no option remaining/],
-    [{ effects: undefined }, /the operation fulfil is opaque/],
+    [{ effects: undefined }, /protectBatch\(\) is opaque/],
   ];
   for (const [options, says] of wrong) {
     it(`that are wrong fail at construction, saying what to write: ${Object.keys(options)} ${says}`, () => {
@@ -512,6 +534,12 @@ describe('options', () => {
       expect(make).toThrow(says);
     });
   }
+
+  it('that are no options fail at construction', () => {
+    expect(() => protectBatch(async () => {}, null as never)).toThrow(
+      /protectBatch\(\) takes an object of options; received null/,
+    );
+  });
 
   it('make a handler of the type that Lambda has for SQS', () => {
     const handler: SQSHandler = stage().handler;

@@ -4,7 +4,7 @@ import { InvalidArgument, RecordUnreadable, StoreRefused, StoreUnavailable } fro
 import { defaultPolicy, expiryAfter } from '../../lib/core/policy.ts';
 import type { LedgerRecord } from '../../lib/core/record.ts';
 import { scopePk } from '../../lib/core/scope.ts';
-import { NotExecuted } from '../../lib/effects/unit-of-work.ts';
+import { NotExecuted, WritesRefused } from '../../lib/effects/errors.ts';
 import { dynamoDbLedger } from '../../lib/ledger/dynamodb.ts';
 import type { Ledger } from '../../lib/ledger/ledger.ts';
 import { memoryLedger } from '../../lib/ledger/memory.ts';
@@ -17,7 +17,6 @@ import {
   OperationUnavailable,
   OutcomeUnknown,
   ResultNotJson,
-  WritesRefused,
 } from '../../lib/middleware/operation-errors.ts';
 import { type CallContext, type ProtectOptions, protect } from '../../lib/middleware/protect.ts';
 import type { LogEntry } from '../../lib/observe/log.ts';
@@ -511,18 +510,15 @@ describe('when the store does not answer', () => {
     }
   });
 
-  it('a result whose completion is refused leaves the key as a throw does', async () => {
+  it('a result whose completion is refused is nobody to claim: the record stays as it is', async () => {
     const refusal = new StoreRefused('item too large');
     const ledger = memoryLedger();
     const broken = { ...ledger, complete: () => Promise.reject(refusal) };
-    for (const [options, status] of [
-      [transactional, 'failed_retryable'],
-      [opaque, 'unknown'],
-    ] as const) {
+    for (const options of [transactional, opaque]) {
       const { call, read } = stage(() => 'paid', { ...options, ledger: broken });
       const input = payment();
       expect(await errorOf(call(input), StoreRefused)).toBe(refusal);
-      expect((await read(input))?.status).toBe(status);
+      expect((await read(input))?.status).toBe('in_progress');
     }
   });
 });
@@ -731,11 +727,13 @@ describe('the deadline', () => {
     );
     const input = payment();
     const running = call(input);
-    await vi.advanceTimersByTimeAsync(9_499);
+    await vi.advanceTimersByTimeAsync(9_249);
     expect(signal?.aborted).toBe(false);
-    expect((await read(input))?.status).toBe('in_progress');
     await vi.advanceTimersByTimeAsync(1);
     expect(signal?.aborted).toBe(true);
+    await vi.advanceTimersByTimeAsync(249);
+    expect((await read(input))?.status, 'it may stop, and say so').toBe('in_progress');
+    await vi.advanceTimersByTimeAsync(1);
     expect((await read(input))?.status).toBe('unknown');
     open();
     expect(await running).toBe('just in time');
@@ -784,13 +782,12 @@ describe('options', () => {
     [{ operation: ' ' }, /protect\(\) needs operation/],
     [{ tenant: 'customer-1' }, /protect\(\) needs tenant/],
     [{ key: undefined }, /protect\(\) needs key, for example key: \(input\) => input.orderId/],
-    [{ keys: () => 'a' }, /protect\(\) has no option keys\. It has ledger, operation, tenant, key,/],
+    [{ keys: () => 'a' }, /protect\(\) has no option keys\. Did you mean key\?/],
     [{ required: false }, /has no option required/],
     [{ validate: () => [] }, /has no option validate/],
     [{ concurrency: 1 }, /has no option concurrency/],
-    [{ effects: undefined }, /the operation charge is opaque.*Write onUnknown: 'park'/],
-    [{ effects: 'steps' }, /'steps' is not available yet/],
-    [{ onUnknown: 'park' }, /transactional and never unknown/],
+    [{ effects: undefined }, /protect\(\) is opaque.*or write onUnknown: 'park'/],
+    [{ effects: 'steps', complete: 'auto' }, /protect\(\) has no option complete/],
     [{ inFlight: 'accept' }, /inFlight: 'accept' is an HTTP 202; write 'reject' or 'wait'/],
     [{ inFlight: 'queue' }, /inFlight is "queue"/],
     [{ waitMs: 5 }, /waitMs needs inFlight: 'wait'/],
@@ -801,7 +798,7 @@ describe('options', () => {
     [{ deadlineMs: 2 ** 31 }, /deadlineMs is 2147483648/],
     [{ deadlineMs: 5_000, remaining: () => 5_000 }, /deadlineMs or remaining, not both/],
     [{ remaining: 5_000 }, /remaining is a number; expected a function/],
-    [{ fingerprint: 'amount' }, /fingerprint is a string; expected a function/],
+    [{ fingerprint: 'amount' }, /fingerprint is "amount"; expected a function/],
     [{ clock: 5 }, /clock is 5; expected a function/],
   ];
   for (const [options, says] of wrong) {
@@ -810,6 +807,14 @@ describe('options', () => {
       expect(() => make(options)).toThrow(says);
     });
   }
+
+  it('that are no options fail at construction', () => {
+    for (const options of [undefined, null, [], 'charge']) {
+      expect(() => protect(async () => 'paid', options as never)).toThrow(
+        /protect\(\) takes an object of options; received/,
+      );
+    }
+  });
 
   it('without a function to protect fail at construction', () => {
     expect(() => make({}, { handler: 1 })).toThrow(/takes an async function first; received an object/);
@@ -827,11 +832,21 @@ describe('options', () => {
     expect(record.expiresAt - record.completedAt).toBe(2 * 86_400_000);
   });
 
-  it('that give no valid retention for a result leave the key as a throw does', async () => {
-    const { call, read } = stage(() => 'paid', { ...transactional, retentionSeconds: () => 5 });
-    const input = payment();
-    expect((await errorOf(call(input), InvalidArgument)).message).toMatch(/retentionSeconds is 5/);
-    expect((await read(input))?.status).toBe('failed_retryable');
+  it('that give no valid retention for a result cost nobody the result: the default is kept, and it is told', async () => {
+    const nonsense = () => {
+      throw new Error('no idea');
+    };
+    for (const retentionSeconds of [() => 5, () => Date.now(), () => Number.NaN, nonsense]) {
+      const { call, read, logged } = stage(() => 'paid', { ...opaque, retentionSeconds });
+      const input = payment();
+      expect(await call(input)).toBe('paid');
+      const record = await read(input);
+      if (record?.status !== 'completed') throw new Error(`the record is ${record?.status}`);
+      expect(record.expiresAt - record.completedAt).toBe(86_400_000);
+      expect(logged).toContainEqual(
+        expect.objectContaining({ decision: 'retention_refused', level: 'error' }),
+      );
+    }
   });
 });
 

@@ -1,5 +1,6 @@
 import middy from '@middy/core';
 import type { Context } from 'aws-lambda';
+import { scopePk } from '../../lib/core/scope.ts';
 import { jwtClaim } from '../../lib/http/tenant.ts';
 import type { Ledger } from '../../lib/ledger/ledger.ts';
 import { idempotency, type OnceContext } from '../../lib/middleware/idempotency.ts';
@@ -55,6 +56,11 @@ export function post({
     body: typeof body === 'string' ? body : JSON.stringify(body),
     isBase64Encoded: false,
   };
+}
+
+/** The record of `post({ key })`. */
+export function pkOf(key: string): string {
+  return scopePk({ tenant: 'tenant-1', operation: 'POST /payments', key });
 }
 
 export interface Stage<W> {

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
+import { InvalidArgument, RecordUnreadable, StoreUnavailable } from '../../lib/core/errors.ts';
 import { jwtClaim } from '../../lib/http/tenant.ts';
 import { memoryLedger } from '../../lib/ledger/memory.ts';
 import { statusHandler } from '../../lib/middleware/status-handler.ts';
@@ -98,6 +99,89 @@ describe('the status of an operation', () => {
   });
 });
 
+describe('the status handler', () => {
+  const ledger = memoryLedger();
+  const options = { ledger, tenant: jwtClaim('sub') };
+  const get = (path: string, headers = {}) => ({
+    ...post({ method: 'GET', path, headers }),
+    rawQueryString: 'operation=POST%20/payments',
+  });
+
+  it('takes a key that does not fit into a path from the header', async () => {
+    const { call } = stage(ledger, async () => ({ statusCode: 201, headers: {}, body: '' }));
+    const status = statusHandler(options);
+    for (const key of ['order/17', '50%25off', '50%off']) {
+      await call(post({ key }));
+      const found = await status(get('/operations', { 'idempotency-key': key }));
+      expect(found.statusCode, key).toBe(200);
+    }
+  });
+
+  it('finds a key with a percent sign whether or not the gateway has decoded the path', async () => {
+    const status = statusHandler(options);
+    await stage(ledger, async () => ({ statusCode: 201, headers: {}, body: '' })).call(
+      post({ key: '10%off' }),
+    );
+    for (const path of ['/operations/10%25off', '/operations/10%off']) {
+      expect((await status(get(path))).statusCode, path).toBe(200);
+    }
+  });
+
+  it('shows nothing without a tenant', async () => {
+    const nobody = { ...options, tenant: () => undefined };
+    await expect(statusHandler(nobody)(get('/operations/a'))).rejects.toThrow(/found no tenant/);
+  });
+
+  it('does not find a key that could never have been used', async () => {
+    expect((await statusHandler(options)(get('/operations/'))).statusCode).toBe(404);
+  });
+
+  it('reads keys as the operation was told to', async () => {
+    const bare = { ...options, keyMode: 'bare' } as const;
+    const { call } = stage(ledger, async () => ({ statusCode: 201, headers: {}, body: '' }), {
+      effects: 'transactional',
+      keyMode: 'bare',
+    });
+    const key = `"${randomUUID()}"`;
+    await call(post({ key }));
+    const asked = get('/operations', { 'idempotency-key': key });
+    expect((await statusHandler(bare)(asked)).statusCode).toBe(200);
+    expect((await statusHandler(options)(asked)).statusCode).toBe(404);
+  });
+
+  it('answers 503 while the store does not, or cannot be read', async () => {
+    const docsBase = 'https://docs.shop.example/problems/';
+    for (const error of [new StoreUnavailable('silence'), new RecordUnreadable('from the future')]) {
+      const read = () => Promise.reject(error);
+      const answer = await statusHandler({ ...options, ledger: { read }, docsBase })(get('/operations/a'));
+      expect(answer.statusCode).toBe(503);
+      expect(JSON.parse(answer.body)).toMatchObject({
+        type: `${docsBase}store_unavailable`,
+        code: 'store_unavailable',
+        retry: 'same-key',
+      });
+    }
+  });
+
+  const wrong: readonly (readonly [options: unknown, says: RegExp])[] = [
+    [null, /statusHandler\(\) takes an object of options; received null/],
+    [{ ...options, ledger: undefined }, /statusHandler\(\) needs ledger/],
+    [{ ...options, ledger: {} }, /statusHandler\(\) needs ledger/],
+    [{ ...options, tenant: 'sub' }, /statusHandler\(\) needs tenant/],
+    [{ ...options, keymode: 'bare' }, /statusHandler\(\) has no option keymode\. Did you mean keyMode\?/],
+    [{ ...options, keyMode: 'uuid' }, /keyMode is "uuid"; expected one of auto, ietf, bare/],
+    [{ ...options, preset: 'paypal' }, /preset is "paypal"/],
+    [{ ...options, clock: 5 }, /clock is 5; expected a function/],
+    [{ ...options, docsBase: 'docs' }, /docsBase, the base of the documentation links/],
+  ];
+  for (const [given, says] of wrong) {
+    it(`refuses options that are wrong, saying what to write: ${says}`, () => {
+      expect(() => statusHandler(given as never)).toThrow(InvalidArgument);
+      expect(() => statusHandler(given as never)).toThrow(says);
+    });
+  }
+});
+
 describe('a request that says when it was first sent', () => {
   const created = async () => ({ statusCode: 201, headers: {}, body: '' });
   const sentAt = (at: number) => ({ 'repeatability-first-sent': new Date(at).toUTCString() });
@@ -112,6 +196,16 @@ describe('a request that says when it was first sent', () => {
     expect(young.statusCode).toBe(201);
   });
 
+  it('does not run after an hour where a function says how long results are kept: it may say as little', async () => {
+    const { ledger, clock, setNow } = scene();
+    const retentionSeconds = () => 3_600;
+    const { call } = stage(ledger, created, { effects: 'transactional', retentionSeconds, clock });
+    const key = randomUUID();
+    expect((await call(post({ key, headers: sentAt(START) }))).statusCode).toBe(201);
+    setNow(START + 2 * 3_600_000);
+    expect((await call(post({ key, headers: sentAt(START) }))).statusCode).toBe(412);
+  });
+
   it('is still answered from a record that is there, however old it is', async () => {
     const { ledger, clock, setNow } = scene();
     const { call } = stage(ledger, created, { effects: 'transactional', clock });
@@ -123,13 +217,42 @@ describe('a request that says when it was first sent', () => {
     expect(late.headers['Idempotent-Replayed']).toBe('true');
   });
 
-  it('is told if that is not a date', async () => {
+  it('may be as much older as clocks may differ, and no more', async () => {
+    const { ledger, clock } = scene();
+    const { call } = stage(ledger, created, { effects: 'transactional', retentionSeconds: 7_200, clock });
+    const at = (ageMs: number) => call(post({ key: randomUUID(), headers: sentAt(START - ageMs) }));
+    expect((await at(7_201_000)).statusCode).toBe(201);
+    expect((await at(7_202_000)).statusCode).toBe(412);
+  });
+
+  it('is told if that is not one HTTP date', async () => {
     const { ledger, clock } = scene();
     const { call } = stage(ledger, created, { effects: 'transactional', clock });
-    const odd = await call(post({ key: randomUUID(), headers: { 'repeatability-first-sent': 'yesterday' } }));
-    expect(odd.statusCode).toBe(400);
-    expect(JSON.parse(odd.body).errors).toEqual([
-      { path: 'header.repeatability-first-sent', detail: expect.stringContaining('HTTP date') },
-    ]);
+    const date = sentAt(START)['repeatability-first-sent'];
+    for (const odd of [
+      'yesterday',
+      '2030-03-17T17:46:40Z',
+      `${date}, ${date}`,
+      'Xxx, 06 Nov 1994 08:49:37 GMT',
+    ]) {
+      const answer = await call(post({ key: randomUUID(), headers: { 'repeatability-first-sent': odd } }));
+      expect(answer.statusCode, odd).toBe(400);
+      expect(JSON.parse(answer.body).errors).toEqual([
+        { path: 'header.repeatability-first-sent', detail: expect.stringContaining('HTTP date') },
+      ]);
+    }
+  });
+
+  it('is told if it says so twice, where the event keeps the two apart', async () => {
+    const { ledger, clock } = scene();
+    const options = { effects: 'transactional', tenant: () => 'tenant-1', clock } as const;
+    const { call } = stage(ledger, created, options);
+    const date = sentAt(START)['repeatability-first-sent'];
+    const twice = await call({
+      ...{ requestContext: { elb: { targetGroupArn: 'arn' } }, httpMethod: 'POST', path: '/payments' },
+      multiValueHeaders: { 'idempotency-key': [randomUUID()], 'repeatability-first-sent': [date, date] },
+      ...{ multiValueQueryStringParameters: {}, body: '{}', isBase64Encoded: false },
+    });
+    expect(JSON.parse(twice.body)).toMatchObject({ code: 'validation_failed', errors: [{}] });
   });
 });

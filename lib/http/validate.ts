@@ -1,5 +1,7 @@
-import { type Fault, pointerTo } from '../http/problem.ts';
-import type { HttpRequest } from '../http/request.ts';
+import { InvalidArgument } from '../core/errors.ts';
+import { kindOf } from './kind.ts';
+import { type Fault, pointerTo } from './problem.ts';
+import type { HttpRequest } from './request.ts';
 
 /** The part of Standard Schema (standardschema.dev) that validating needs; zod, valibot and arktype have it. */
 export interface StandardSchema {
@@ -25,8 +27,13 @@ export type Validation =
 
 /** Every fault at once: a client should not have to find them one by one. */
 export async function faultsOf(validation: Validation, request: HttpRequest): Promise<readonly Fault[]> {
-  if (typeof validation === 'function' && !('~standard' in validation))
-    return (await validation(request)) ?? [];
+  if (typeof validation === 'function' && !('~standard' in validation)) {
+    const faults: unknown = (await validation(request)) ?? [];
+    if (Array.isArray(faults)) return faults;
+    throw new InvalidArgument(
+      `validate returned ${kindOf(faults)}; expected a list of faults, or nothing. Nothing was run.`,
+    );
+  }
   const schema = validation as StandardSchema;
   const body = parsed(request.body);
   if (!body) return [{ pointer: '#', detail: 'The body is not JSON.' }];
