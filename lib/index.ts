@@ -29,30 +29,47 @@ export type {
   Status,
   Step,
   StoredResponse,
+  Undelivered,
   Unknown,
 } from './core/record.ts';
 export type { Scope } from './core/scope.ts';
 export { scopePk } from './core/scope.ts';
 export type { Move } from './core/transitions.ts';
 export { transitions } from './core/transitions.ts';
+export type {
+  DeliveryContext,
+  DeliveryHandler,
+  DeliveryHandlers,
+  DeliveryOutcome,
+  EmittedEvent,
+} from './effects/deliveries.ts';
+export { delivered, refused, uncertain } from './effects/deliveries.ts';
+export { AttemptOvertaken, NotExecuted, StepsChanged, WritesRefused } from './effects/errors.ts';
+export type { OperationOptions } from './effects/operations.ts';
+export type { Resolver, UnknownOperation, Verdict } from './effects/resolver.ts';
+export { executed, notExecuted, undetermined } from './effects/resolver.ts';
+export type { StepContext } from './effects/steps.ts';
 export type { Once } from './effects/unit-of-work.ts';
-export { NotExecuted } from './effects/unit-of-work.ts';
 export { MalformedEvent, UnstorableReply, UnsupportedEvent } from './http/errors.ts';
 export { defaultStoredHeaders } from './http/headers.ts';
 export type { Fault, Preset, ProblemCode } from './http/problem.ts';
 export type { HttpRequest } from './http/request.ts';
 export type { TenantResolver } from './http/tenant.ts';
 export { allOf, iamPrincipal, jwtClaim, lambdaAuthorizer } from './http/tenant.ts';
+export type { StandardSchema, Validation } from './http/validate.ts';
 export type { DynamoDbLedgerOptions } from './ledger/dynamodb.ts';
 export { dynamoDbLedger } from './ledger/dynamodb.ts';
 export type {
+  AuditEntry,
   Committed,
+  DeliveryNote,
   DuePage,
   LapseTo,
   Ledger,
   Moved,
   ReplyDeferral,
   ReplyOutcome,
+  RequestToKeep,
   Reserved,
   Reuse,
   SettleAcceptedTo,
@@ -75,18 +92,29 @@ export {
   OperationUnavailable,
   OutcomeUnknown,
   ResultNotJson,
-  WritesRefused,
 } from './middleware/operation-errors.ts';
-export type { IdempotencyOptions, OperationOptions } from './middleware/options.ts';
+export type { IdempotencyOptions } from './middleware/options.ts';
 export type { CallContext, ProtectOptions } from './middleware/protect.ts';
 export { protect } from './middleware/protect.ts';
 export type { Message, ProtectBatchOptions } from './middleware/protect-batch.ts';
 export { protectBatch } from './middleware/protect-batch.ts';
 export type { StatusOptions } from './middleware/status-handler.ts';
 export { statusHandler } from './middleware/status-handler.ts';
-export type { StandardSchema, Validation } from './middleware/validate.ts';
 export type { WarmCacheLimits } from './middleware/warm-cache.ts';
 export type { LogEntry, LogSink } from './observe/log.ts';
 export { jsonLogSink } from './observe/log.ts';
 export type { MetricName, MetricSink, Sample } from './observe/metrics.ts';
 export { emfSink } from './observe/metrics.ts';
+export type { BackstopOptions, BackstopResult, BackstopState } from './reconcile/backstop.ts';
+export { backstop } from './reconcile/backstop.ts';
+export type { CompleterOptions, Completion, Invoker, LambdaInvoke } from './reconcile/completer.ts';
+export { completer, lambdaInvoker } from './reconcile/completer.ts';
+export type { Delivered } from './reconcile/deliver-outbox.ts';
+export type { Dispatcher, DispatchOptions } from './reconcile/dispatch.ts';
+export { dispatcher } from './reconcile/dispatch.ts';
+export type { Inspection, Listing, Operator, OperatorOptions, Signature } from './reconcile/operator.ts';
+export { IllegalMove, operator } from './reconcile/operator.ts';
+export type { SentinelOptions } from './reconcile/sentinel.ts';
+export { sentinel } from './reconcile/sentinel.ts';
+export type { Sweep, SweepOptions, Swept } from './reconcile/sweep.ts';
+export { sweeper } from './reconcile/sweep.ts';

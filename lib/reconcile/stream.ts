@@ -1,0 +1,47 @@
+import type { AttributeValue, DynamoDBRecord } from 'aws-lambda';
+import type { Status } from '../core/record.ts';
+import { RECORD_SK } from '../ledger/schema.ts';
+
+/** One change of a ledger record, as far as its reader needs to trust it: the rest is read from the table. */
+export interface RecordChange {
+  readonly pk: string;
+  readonly sequenceNumber: string;
+  readonly before: Status | undefined;
+  readonly after: Status | undefined;
+  /** It has events to be delivered. */
+  readonly hasOutbox: boolean;
+  /** It had events that were not all delivered. */
+  readonly hadOutbox: boolean;
+  /** It is where the sweep looks already. */
+  readonly isDue: boolean;
+  readonly image: unknown;
+}
+
+/** The changes of records in a batch; bodies, audit items and whatever else shares the table are none. */
+export function recordChanges(event: unknown): RecordChange[] {
+  const records: unknown =
+    typeof event === 'object' && event !== null && 'Records' in event ? event.Records : undefined;
+  return Array.isArray(records) ? records.flatMap(recordChange) : [];
+}
+
+function recordChange({ dynamodb }: DynamoDBRecord): RecordChange[] {
+  const { Keys, NewImage, OldImage, SequenceNumber } = dynamodb ?? {};
+  const pk = textOf(Keys?.['pk']);
+  if (pk === undefined || SequenceNumber === undefined || textOf(Keys?.['sk']) !== RECORD_SK) return [];
+  return [
+    {
+      pk,
+      sequenceNumber: SequenceNumber,
+      before: textOf(OldImage?.['status']) as Status | undefined,
+      after: textOf(NewImage?.['status']) as Status | undefined,
+      hasOutbox: NewImage?.['outbox'] !== undefined,
+      hadOutbox: OldImage?.['outbox'] !== undefined,
+      isDue: NewImage?.['dueShard'] !== undefined,
+      image: NewImage,
+    },
+  ];
+}
+
+function textOf(value: AttributeValue | undefined): string | undefined {
+  return value && 'S' in value ? value.S : undefined;
+}

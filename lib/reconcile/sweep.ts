@@ -1,0 +1,192 @@
+import { randomUUID } from 'node:crypto';
+import { decideAbandoned } from '../core/decide.ts';
+import { eachOf } from '../core/each-of.ts';
+import { InvalidArgument } from '../core/errors.ts';
+import { limits } from '../core/limits.ts';
+import { expiryAfter, schedule } from '../core/policy.ts';
+import { type EpochMs, type InProgress, isUndelivered, type LedgerRecord } from '../core/record.ts';
+import { OPERATION_OPTIONS, type OperationOptions, reconciledPolicies } from '../effects/operations.ts';
+import { requireFunctions, requireKnown, requireLedger, requireOptions } from '../effects/option-checks.ts';
+import { workUntil } from '../effects/remaining.ts';
+import type { Ledger } from '../ledger/ledger.ts';
+import { dueShard, dueShards } from '../ledger/schema.ts';
+import type { LogSink } from '../observe/log.ts';
+import type { MetricSink } from '../observe/metrics.ts';
+import { nameOf, reporter, unread } from '../observe/report.ts';
+import { completion, type Invoker } from './completer.ts';
+import type { Dispatcher } from './dispatch.ts';
+import { park } from './park.ts';
+import { waitPlace } from './places.ts';
+import { resolution } from './resolve.ts';
+
+export interface SweepOptions<W = unknown> extends OperationOptions {
+  readonly ledger: Ledger<W>;
+  /** The same that the functions are given: resolvers, retention and windows are read from it. */
+  readonly operations?: Readonly<Record<string, OperationOptions>>;
+  /** Goes on with outboxes. Without it they are left to the stream. */
+  readonly dispatcher?: Pick<Dispatcher, 'redrive'>;
+  /** Invokes functions whose request was kept. Without it such operations are parked. */
+  readonly invoke?: Invoker;
+  readonly metrics?: MetricSink;
+  readonly log?: LogSink;
+  readonly clock?: () => EpochMs;
+  readonly random?: () => number;
+  readonly newId?: () => string;
+}
+
+/** What one run did, by what became of the records: `unknown`, `failed_retryable`, `invoked`, `settled`, `parked`, … */
+export interface Swept {
+  readonly looked: number;
+  readonly done: Readonly<Record<string, number>>;
+  readonly failed: number;
+  /** Time ended before the list did; the next run goes on. */
+  readonly complete: boolean;
+}
+
+export interface Sweep {
+  /** A Lambda handler for a schedule: looks at all that is due. */
+  handle(event: unknown, context: object): Promise<Swept>;
+  /** One record, whoever found it. */
+  look(record: LedgerRecord, until: EpochMs): Promise<string>;
+}
+
+const OPTIONS = [
+  ...OPERATION_OPTIONS,
+  'ledger',
+  'operations',
+  'dispatcher',
+  'invoke',
+  'metrics',
+  'log',
+  'clock',
+  'random',
+  'newId',
+] as const satisfies readonly (keyof SweepOptions)[];
+
+/** One page of one shard: small enough to be worked off within the time that is left. */
+const PAGE = 25;
+
+/**
+ * Every minute: whatever is open and due is looked at, read anew, and moved under its fence. Two sweeps at once do no harm:
+ * the slower one is refused. One bad record never stops the rest.
+ */
+export function sweeper<W>(options: SweepOptions<W>): Sweep {
+  requireOptions(options, 'sweeper()');
+  requireKnown(options, OPTIONS, 'sweeper()');
+  requireLedger(options.ledger, 'sweeper()', ['read', 'due', 'watch']);
+  requireFunctions(options, ['invoke', 'metrics', 'log', 'clock', 'random', 'newId']);
+  if (options.dispatcher !== undefined && typeof options.dispatcher?.redrive !== 'function') {
+    throw new InvalidArgument('sweeper(): dispatcher is what dispatcher() returns; it has no redrive.');
+  }
+  const { ledger, dispatcher, invoke, operations } = options;
+  const { clock = Date.now, random = Math.random, newId = randomUUID } = options;
+  const policyOf = reconciledPolicies('sweeper()', options, operations);
+  const report = reporter(clock, options.metrics, options.log);
+  const resolve = resolution({ ledger, policyOf, clock, random, newId, report });
+  const complete = invoke && completion({ ledger, invoke, clock, random, report });
+
+  return { handle, look };
+
+  async function handle(_event: unknown, context: object): Promise<Swept> {
+    const until = workUntil(context, clock());
+    const done: Record<string, number> = {};
+    let [looked, failed, inTime] = [0, 0, true];
+    await eachOf(dueShards(), limits.sweepConcurrency, async (shard) => {
+      const all = await sweepShard(shard);
+      inTime &&= all;
+    });
+    return { looked, done, failed, complete: inTime };
+
+    async function sweepShard(shard: string): Promise<boolean> {
+      const before = clock(); // What is put off meanwhile is for the next run.
+      let next: string | undefined;
+      do {
+        if (clock() >= until) return false;
+        const page = await ledger.due(shard, before, PAGE, next, { until });
+        for (const { pk } of page.entries) {
+          if (clock() >= until) return false;
+          looked += 1;
+          const what = await lookAt(pk, until);
+          if (what === undefined) failed += 1;
+          else done[what] = (done[what] ?? 0) + 1;
+        }
+        next = page.next;
+      } while (next !== undefined);
+      return true;
+    }
+  }
+
+  async function lookAt(pk: string, until: EpochMs): Promise<string | undefined> {
+    try {
+      const record = await ledger.read(pk, { until });
+      return record ? await look(record, until) : 'nothing';
+    } catch (error) {
+      report.measure(unread(pk), { 'reconcile.failed.count': 1 });
+      report.tell(unread(pk), 'error', 'sweep_failed', { reason: nameOf(error) });
+      return undefined;
+    }
+  }
+
+  async function look(record: LedgerRecord, until: EpochMs): Promise<string> {
+    if (!isDue(record)) return 'nothing'; // The index is behind the record.
+    if (record.status === 'in_progress') return abandoned(record, until);
+    if (record.status === 'unknown') return resolve(record);
+    if (isUndelivered(record)) return dispatcher ? dispatcher.redrive(record.pk, until) : 'nothing';
+    return 'nothing';
+  }
+
+  function isDue(record: LedgerRecord): boolean {
+    const due = 'due' in record ? record.due : undefined;
+    return due?.parkedAt === undefined && (due === undefined || due.at <= clock());
+  }
+
+  async function abandoned(record: InProgress, until: EpochMs): Promise<string> {
+    const now = clock();
+    const { policy } = policyOf(record.operation);
+    const { skewMs } = policy;
+    const decision = decideAbandoned(record, now, policy, schedule.runMaxMs);
+    switch (decision.kind) {
+      case 'wait': {
+        const moved = await ledger.watch(record, waitPlace(record, decision.until), { until });
+        return moved.kind === 'moved' ? 'waiting' : 'fenced';
+      }
+      case 'lapse': {
+        const { doubt } = decision;
+        const due = { shard: dueShard(record.pk), at: now + schedule.reconcileBaseMs };
+        const why = { doubt, errorCode: doubt.kind, now, due, skewMs };
+        const moved = await ledger.lapse(record, { to: 'unknown', ...why }, { until });
+        if (moved.kind === 'fenced') return 'fenced';
+        say(record, 'warn', 'unknown', doubt.kind, { 'reconcile.scheduled.count': 1 });
+        return 'unknown';
+      }
+      case 'release': {
+        const failure = { now, errorCode: 'abandoned', ...expiryAfter(policy, now), skewMs };
+        const moved = await ledger.lapse(record, { to: 'failed_retryable', ...failure }, { until });
+        if (moved.kind === 'fenced') return 'fenced';
+        say(record, 'warn', 'failed_retryable', 'abandoned', { 'zombie_key.count': 1 });
+        return 'failed_retryable';
+      }
+      case 'complete':
+        return complete ? complete(record) : putAside(record, 'no_invoker', until);
+      case 'park':
+        return putAside(record, 'no_request', until);
+      default:
+        return decision satisfies never;
+    }
+  }
+
+  async function putAside(record: InProgress, error: string, until: EpochMs): Promise<string> {
+    return (await park({ ledger, clock, report }, record, error, { until })) ? 'parked' : 'fenced';
+  }
+
+  function say(
+    record: InProgress,
+    level: 'warn' | 'error',
+    decision: string,
+    reason: string,
+    values: Parameters<typeof report.measure>[1],
+  ): void {
+    report.measure(record, values);
+    report.tell(record, level, decision, { attempt: record.attempt, reason });
+  }
+}
