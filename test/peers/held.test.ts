@@ -11,6 +11,7 @@ import { memoryLedger } from '../../lib/ledger/memory.ts';
 import { RECORD_SK } from '../../lib/ledger/schema.ts';
 import { idempotency } from '../../lib/middleware/idempotency.ts';
 import { post, type Result, stage } from '../middleware/stage.ts';
+import { counter, created, slow, timeline } from '../middleware/work.ts';
 import { always, neverArrived, responseLost, times, wireOf } from '../support/faults.ts';
 import { useTable } from '../support/table.ts';
 
@@ -26,55 +27,12 @@ const opaque = { effects: 'opaque', onUnknown: 'park' } as const;
 /** Longer than the lease of any call here: ten seconds of remaining time, the margin and the skew. */
 const PAST_THE_LEASE_MS = 60_000;
 
-/** One time for the ledger and the middleware, which passes when the test says so. */
-function timeline() {
-  let now = 1_900_000_000_000;
-  const clock = () => now;
-  const pass = (ms: number) => {
-    now += ms;
-  };
-  return { clock, pass, onTable: () => dynamoDbLedger({ ...table, clock }) };
-}
-
-function created(body = '"paid"', headers: Record<string, string> = {}) {
-  return { statusCode: 201, headers: { 'content-type': 'application/json', ...headers }, body };
-}
-
-/** Counts its runs and answers with the number of the run. */
-function counter(end: (run: number) => unknown = (run) => created(String(run))) {
-  const counted = { runs: 0, handler };
-  return counted;
-
-  async function handler() {
-    counted.runs += 1;
-    return end(counted.runs);
-  }
-}
-
-/** As `counter`, but its first run stops in the middle until it is told to go on. */
-function slow(end: (run: number) => unknown = (run) => created(String(run))) {
-  const started = Promise.withResolvers<void>();
-  const resumed = Promise.withResolvers<void>();
-  const counted = { runs: 0, handler, started: started.promise, resume: resumed.resolve };
-  return counted;
-
-  async function handler() {
-    counted.runs += 1;
-    const mine = counted.runs;
-    if (mine === 1) {
-      started.resolve();
-      await resumed.promise;
-    }
-    return end(mine);
-  }
-}
-
 const codeOf = ({ body }: Result): unknown => JSON.parse(body).code;
 const isReplay = ({ headers }: Result) => headers['Idempotent-Replayed'] === 'true';
 
 describe('ownership and fencing', () => {
   it('1: a rejected duplicate leaves the live lock alone, so that a third caller does not execute', async () => {
-    const { clock, onTable } = timeline();
+    const { clock, onTable } = timeline(table);
     const work = slow();
     const { call } = stage(onTable(), work.handler, { ...transactional, clock });
     const key = randomUUID();
@@ -88,7 +46,7 @@ describe('ownership and fencing', () => {
   });
 
   it('2: another payload under a used key is refused, and the completed record stays', async () => {
-    const { clock, onTable } = timeline();
+    const { clock, onTable } = timeline(table);
     const work = counter();
     const { call } = stage(onTable(), work.handler, { ...transactional, clock });
     const key = randomUUID();
@@ -99,7 +57,7 @@ describe('ownership and fencing', () => {
   });
 
   it("3: a late owner does not overwrite its successor's result, and answers with that result itself", async () => {
-    const { clock, pass, onTable } = timeline();
+    const { clock, pass, onTable } = timeline(table);
     const work = slow();
     const { call } = stage(onTable(), work.handler, { ...transactional, clock });
     const key = randomUUID();
@@ -113,7 +71,7 @@ describe('ownership and fencing', () => {
   });
 
   it("4: a late owner that throws removes neither its successor's lock nor its completed record", async () => {
-    const { clock, pass, onTable } = timeline();
+    const { clock, pass, onTable } = timeline(table);
     for (const successor of ['still runs', 'has completed'] as const) {
       const gate = Promise.withResolvers<void>();
       const second = Promise.withResolvers<void>();
@@ -142,7 +100,7 @@ describe('ownership and fencing', () => {
   });
 
   it('5: a live lock lasts as long as its run may, however short the retention', async () => {
-    const { clock, pass, onTable } = timeline();
+    const { clock, pass, onTable } = timeline(table);
     const work = slow();
     const hour = 3_600;
     const retention = (retentionSeconds: number) => ({ ...transactional, clock, retentionSeconds });
@@ -160,10 +118,12 @@ describe('ownership and fencing', () => {
 
   it("6: the framework's early timeout does not free a key whose side effect may still finish", async () => {
     const work = slow();
+    const { clock } = timeline(table); // It stands still, however long the machine takes to reserve.
     const lambda = middy<unknown, unknown>({ timeoutEarlyInMillis: 1_000 })
       .use(
         idempotency({
-          ledger: memoryLedger(),
+          ledger: memoryLedger({ clock }),
+          clock,
           tenant: jwtClaim('sub'),
           log: () => {},
           metrics: () => {},
@@ -190,7 +150,7 @@ describe('ownership and fencing', () => {
   });
 
   it('7: a reservation that took all the time starts nothing either', async () => {
-    const { clock, pass } = timeline();
+    const { clock, pass } = timeline(table);
     const ledger = memoryLedger({ clock });
     const work = counter();
     let delayMs = 9_990;
@@ -290,7 +250,7 @@ describe('identity', () => {
 
   it('15: the name of the header protects in any case', async () => {
     const work = counter();
-    const { call } = stage(memoryLedger(), work.handler, { ...transactional, required: false });
+    const { call } = stage(memoryLedger(), work.handler, { ...opaque, required: false });
     const key = randomUUID();
     for (const name of ['Idempotency-Key', 'idempotency-key', 'IDEMPOTENCY-KEY']) {
       expect((await call(post({ headers: { [name]: key } }))).body).toBe('1');
@@ -505,7 +465,7 @@ describe('storing and replaying', () => {
 
 describe('crashes and outages', () => {
   it('32: after a crash the key is free when the lease is over, not when the retention is', async () => {
-    const { clock, pass, onTable } = timeline();
+    const { clock, pass, onTable } = timeline(table);
     const work = slow();
     const { call } = stage(onTable(), work.handler, { ...transactional, clock });
     const key = randomUUID();
@@ -519,7 +479,7 @@ describe('crashes and outages', () => {
   });
 
   it('33: after a timeout of an opaque operation nothing runs again by itself', async () => {
-    const { clock, pass, onTable } = timeline();
+    const { clock, pass, onTable } = timeline(table);
     const work = slow();
     const { call } = stage(onTable(), work.handler, { ...opaque, clock });
     const key = randomUUID();
@@ -535,7 +495,7 @@ describe('crashes and outages', () => {
   });
 
   it('34: with the store down nothing runs, and the caller is answered before its deadline', async () => {
-    const { clock, pass } = timeline();
+    const { clock, pass } = timeline(table);
     const client = table.newClient();
     wireOf(client, always(neverArrived));
     const sleep = async (ms: number) => pass(Math.max(1, ms));

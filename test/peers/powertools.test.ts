@@ -19,6 +19,7 @@ import {
   type TestContext,
   vi,
 } from 'vitest';
+import { counter as counted, slow as stopped } from '../middleware/work.ts';
 import { always, neverArrived, only, responseLost, times, wireOf } from '../support/faults.ts';
 import { localClientConfig } from '../support/local-client.ts';
 
@@ -112,32 +113,10 @@ const STORE = 'IdempotencyPersistenceLayerError';
 const SHORT_MS = 1;
 const pastTheLease = () => pause(5);
 
-function counter(end: (run: number) => unknown = (run) => run) {
-  const counted = { runs: 0, handler };
-  return counted;
-
-  async function handler() {
-    counted.runs += 1;
-    return end(counted.runs);
-  }
-}
-
-function slow(end: (run: number) => unknown = (run) => run) {
-  const started = Promise.withResolvers<void>();
-  const resumed = Promise.withResolvers<void>();
-  const counted = { runs: 0, handler, started: started.promise, resume: resumed.resolve };
-  return counted;
-
-  async function handler() {
-    counted.runs += 1;
-    const mine = counted.runs;
-    if (mine === 1) {
-      started.resolve();
-      await resumed.promise;
-    }
-    return end(mine);
-  }
-}
+/** Theirs answers with the number of the run itself. */
+const itself = (run: number): unknown => run;
+const counter = (end = itself) => counted(end);
+const slow = (end = itself) => stopped(end);
 
 interface Judgement<T> {
   /** Whether the line is held, in whatever way: a release may mend it differently than we would. */
