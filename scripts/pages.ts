@@ -15,6 +15,7 @@ export const pages = [
   'docs/steps.md',
   'docs/reconciliation.md',
   'docs/outbox.md',
+  'docs/runbook.md',
 ] as const;
 
 const MARKED = /<!-- (example|output): ([^\s#]+)(?:#(\S+))? -->\n```(\w+)\n[\s\S]*?```/g;
