@@ -97,6 +97,12 @@ export interface DeliveryChange {
   readonly delivery: DoneDelivery;
 }
 
+/** What is left of an answer whose body is taken out: its status, and the headers that say nothing about the body. */
+export interface Erasure {
+  readonly now: EpochMs;
+  readonly headers: StoredResponse['headers'];
+}
+
 export function reserved(claim: Claim, request?: StoredRequest): InProgress {
   const { pk, tenant, operation, fingerprint, effects, operationId, owner, now, leaseUntil } = claim;
   return {
@@ -163,6 +169,25 @@ export function completed(from: InProgress | Accepted | Unknown, outcome: Outcom
 export function delivered(from: CompletedUndelivered, ttl: EpochSeconds): CompletedDelivered {
   const { outbox, due: _, ...rest } = from;
   return { ...rest, ...referred(outbox), ttl } as CompletedDelivered;
+}
+
+/**
+ * The one change of a finished result, and no attempt's: a person asked for it, who may be obliged to. Whether the operation
+ * ran, under which fingerprint and until when its key is taken are what protects it, so those stay; a body that was never
+ * there is what an older release reads. Of the body even its length and checksum would tell something.
+ */
+export function erased(from: CompletedDelivered, { now, headers }: Erasure): CompletedDelivered {
+  const { schemaVersion, status } = from.response;
+  const nothing = { encoding: 'identity', length: 0, crc: 0, body: { inline: new Uint8Array() } } as const;
+  const steps = [...from.steps].map(
+    ([name, step]) => [name, step.state === 'done' ? { ...step, result: '' } : step] as const,
+  );
+  return {
+    ...from,
+    ...common(from, 'erase', now),
+    steps: new Map(steps),
+    response: { schemaVersion, status, headers, base64: false, ...nothing, erasedAt: now },
+  };
 }
 
 /** A verdict is about one event. Those after it would be lost with the outbox. */

@@ -31,6 +31,8 @@ export interface StoredResponse extends StoredBody {
   readonly status: number;
   readonly headers: Reply['headers'];
   readonly base64: boolean;
+  /** Its body was taken out by an operator then. The status is still true, and the key is as protected as before. */
+  readonly erasedAt?: EpochMs;
 }
 
 /** What it takes to run the operation again without its client. */
@@ -223,6 +225,11 @@ export function openStep(record: Pick<Common, 'steps'>): string | undefined {
 
 export function isUndelivered(record: LedgerRecord): record is Undelivered {
   return record.status === 'accepted' || (record.status === 'completed' && record.outbox !== undefined);
+}
+
+/** Nothing of what it answered, or of what its steps returned, is on it any more. */
+export function isErased(record: LedgerRecord): record is CompletedDelivered {
+  return record.status === 'completed' && record.response.erasedAt !== undefined;
 }
 
 export function isOpen(record: LedgerRecord): record is Open {

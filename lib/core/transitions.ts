@@ -136,6 +136,13 @@ export const transitions = [
     by: ['operator'],
     when: `${AS_READ}; the stored response is not 2xx, was never accepted, no step ran, outbox delivered`,
   },
+  {
+    move: 'erase',
+    from: 'completed',
+    to: 'completed',
+    by: ['operator'],
+    when: `${AS_READ}; outbox delivered, body still there; status, fingerprint and expiry stay`,
+  },
 ] as const satisfies readonly Transition[];
 
 export type Move = (typeof transitions)[number]['move'];

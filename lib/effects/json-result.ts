@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { RecordUnreadable } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import type { Reply } from '../core/record.ts';
+import { isErasedReply } from '../http/erased.ts';
 
 /** Data nests a dozen levels at most; this bounds the recursion here and in `JSON.stringify`, whatever it is given. */
 const DEPTH_MAX = 256;
@@ -30,6 +31,8 @@ export function readResult(reply: Reply, operationRef: string): unknown {
   if (reply.status < 200 || reply.status > 299) {
     throw unreadable(operationRef, `it was settled with status ${reply.status}`);
   }
+  // Not undefined, which it may never have returned: the caller would go on with it.
+  if (isErasedReply(reply)) throw unreadable(operationRef, 'an operator has erased it');
   if (reply.body.byteLength === 0) return undefined;
   try {
     return JSON.parse(Buffer.from(reply.body).toString('utf8'));

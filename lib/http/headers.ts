@@ -42,6 +42,7 @@ const NEVER_STORED: ReadonlyMap<string, string> = new Map([
   ['idempotency-key', 'the raw key is not kept anywhere'],
   ['idempotent-replayed', OWN],
   ['idempotency-expires', OWN],
+  ['idempotency-erased', OWN],
 ]);
 
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;

@@ -7,6 +7,7 @@ import {
   completed,
   type DeliveryChange,
   delivered,
+  erased,
   failed,
   handedBack,
   reaccepted,
@@ -21,6 +22,7 @@ import {
   withStep,
 } from '../core/moves.ts';
 import type {
+  CompletedDelivered,
   Delivery,
   DoneDelivery,
   Due,
@@ -47,6 +49,7 @@ import type {
 import {
   answeredAs,
   concluded,
+  erasedAs,
   holdsDelivery,
   holdsStep,
   inProgressOf,
@@ -136,6 +139,11 @@ const outboxIs = (outbox: Outbox): Clause => ({
 });
 const outboxUndelivered: Clause = { text: 'attribute_exists(#outbox)' };
 const outboxDelivered: Clause = { text: 'attribute_not_exists(#outbox)' };
+const bodyErased: Clause = { text: 'attribute_exists(#response.#erasedAt)' };
+/** The first who erases it signs for it. */
+const bodyKept: Clause = { text: 'attribute_not_exists(#response.#erasedAt)' };
+/** A chunk that its TTL has removed must not come back as an empty one. */
+const present: Clause = { text: 'attribute_exists(#pk)' };
 const notSuccessful: Clause = {
   text: '(#response.#status < :ok OR #response.#status >= :redirect)',
   values: { ':ok': 200, ':redirect': 300 },
@@ -411,6 +419,18 @@ export function dynamoDbLedger(
         outboxDelivered,
       ]);
       return move(to, change, table.until(call), call?.audit);
+    },
+
+    async erase(from, erasure, call) {
+      const until = table.until(call);
+      const to = erased(from, erasure);
+      const change = updateOf(from, to, [...asRead(from), outboxDelivered, bodyKept], { erase: true });
+      const moved = await move(to, change, until, call?.audit);
+      const marked = concluded<CompletedDelivered, Moved<CompletedDelivered>>(moved, erasedAs(from));
+      if (marked.kind === 'fenced') return marked;
+      // Marked first: from here on nobody is answered with half a body.
+      const wiped = await table.wipe(from.pk, [...asRead(from), bodyErased], [present], until);
+      return wiped ? marked : { kind: 'fenced', record: await table.get(from.pk, until) };
     },
 
     async watch(from, due, call) {

@@ -36,7 +36,7 @@ export function updateOf(
   from: LedgerRecord,
   to: LedgerRecord,
   clauses: readonly Clause[],
-  { step, keepDue = false }: { readonly step?: StepChange | undefined; readonly keepDue?: boolean } = {},
+  { step, keepDue = false, erase = false }: UpdateOptions = {},
 ): Change {
   const before = encode(from);
   const after = encode(to);
@@ -52,7 +52,25 @@ export function updateOf(
   if (to.effects === 'steps' && from.effects !== 'steps') sets.push(emptySteps);
   if (step?.step) sets.push(stepEntry(step.name, step.step));
   else if (step) removes.push({ text: '#steps.#step', names: { '#step': step.name } });
+  if (erase) sets.push(...noResults(to));
   return update(sets, removes, clauses);
+}
+
+interface UpdateOptions {
+  readonly step?: StepChange | undefined;
+  readonly keepDue?: boolean;
+  /** What its steps returned is taken out as well. */
+  readonly erase?: boolean;
+}
+
+/** Each by its own path: of a step that is done, nothing else is touched. */
+function noResults({ steps }: LedgerRecord): Clause[] {
+  const done = [...steps].filter(([, { state }]) => state === 'done');
+  return done.map(([name], index) => ({
+    text: `#steps.#step${index}.#result = :noResult`,
+    values: { ':noResult': '' },
+    names: { [`#step${index}`]: name },
+  }));
 }
 
 /** One entry of the map and nothing else: another entry, or the record's place in the due index, may be newer. */

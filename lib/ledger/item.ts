@@ -317,6 +317,7 @@ function decodeResponse(read: Reader): StoredResponse {
     status: inner.whole('status'),
     headers: inner.list('headers').map((pair) => decodeHeader(pair, inner)),
     base64: inner.flag('base64'),
+    ...(inner.has('erasedAt') && { erasedAt: inner.whole('erasedAt') }),
     ...decodeBody(inner),
   };
 }

@@ -3,6 +3,7 @@ import type {
   Attempt,
   Claim,
   Deferral,
+  Erasure,
   Expiry,
   Failure,
   Outcome,
@@ -203,6 +204,11 @@ export interface Ledger<W = never> {
   ): Promise<Moved<Completed | FailedRetryable | Accepted | InProgress>>;
   settleAccepted(from: Accepted, move: SettleAcceptedTo, call?: Audited): Promise<Moved<Completed | Unknown>>;
   reopen(from: CompletedDelivered, failure: Failure, call?: Audited): Promise<Moved<FailedRetryable>>;
+  /**
+   * Takes out what was answered and what steps returned: first on the record, together with the signature, then in what is
+   * kept beside it. Of what is erased already it finishes the rest, if a crash left any, and signs nothing.
+   */
+  erase(from: CompletedDelivered, erasure: Erasure, call?: Audited): Promise<Moved<CompletedDelivered>>;
   noteDelivery<R extends Undelivered>(
     from: R,
     index: number,

@@ -9,6 +9,7 @@ import {
   completed,
   type DeliveryChange,
   delivered,
+  erased,
   failed,
   handedBack,
   reaccepted,
@@ -27,6 +28,7 @@ import {
   type DoneDelivery,
   type EpochMs,
   type InProgress,
+  isErased,
   isOpen,
   isUndelivered,
   type LedgerRecord,
@@ -66,6 +68,7 @@ import type {
 import {
   answeredAs,
   concluded,
+  erasedAs,
   holdsDelivery,
   holdsStep,
   inProgressOf,
@@ -181,6 +184,11 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
   function fetchBody(pk: string, stored: StoredBody): Uint8Array {
     const set = 'set' in stored.body ? stored.body.set : '';
     return unpackBody(pk, stored, storedBytes(pk, stored, chunks.get(`${pk} ${set}`) ?? []));
+  }
+
+  /** Their names stay, as in the table: what is still on its way under one of them is not put there again. */
+  function wipe(pk: string): void {
+    for (const name of chunks.keys()) if (name.startsWith(`${pk} `)) chunks.set(name, []);
   }
 
   function store(
@@ -380,6 +388,17 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
       return move(from, allowed, (done) => failed(done, failure, 'reopen'));
     },
 
+    async erase(from, erasure) {
+      const allowed = (now: LedgerRecord) =>
+        asRead(from)(now) && now.outbox === undefined && now.response.erasedAt === undefined;
+      const marked = concluded(
+        move(from, allowed, (done) => erased(done, erasure)),
+        erasedAs(from),
+      );
+      if (marked.kind === 'moved') wipe(from.pk);
+      return marked;
+    },
+
     async watch(from, due) {
       const still = (now: LedgerRecord) =>
         reached(from, from.status)(now) &&
@@ -466,10 +485,9 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
 }
 
 /** What a person does is written down together with its effect; what was refused, or done by another, leaves no trace. */
-function audited<L extends Pick<Ledger<never>, 'settle' | 'settleAccepted' | 'reopen' | 'watch' | 'read'>>(
-  ledger: L,
-  audits: Map<string, readonly AuditEntry[]>,
-): L {
+function audited<
+  L extends Pick<Ledger<never>, 'settle' | 'settleAccepted' | 'reopen' | 'erase' | 'watch' | 'read'>,
+>(ledger: L, audits: Map<string, readonly AuditEntry[]>): L {
   type Move = (from: LedgerRecord, to: never, call?: Audited) => Promise<Moved<LedgerRecord>>;
   const wrap =
     (move: Move): Move =>
@@ -479,13 +497,15 @@ function audited<L extends Pick<Ledger<never>, 'settle' | 'settleAccepted' | 're
       const before = await ledger.read(from.pk);
       const moved = await move(from, to, call);
       const after = await ledger.read(from.pk);
-      if (moved.kind === 'fenced' || isSame(before, after as LedgerRecord))
-        return { kind: 'fenced', record: after };
+      if (moved.kind === 'fenced') return moved;
+      if (isSame(before, after as LedgerRecord)) {
+        return after && isErased(after) ? moved : { kind: 'fenced', record: after };
+      }
       audits.set(from.pk, [...(audits.get(from.pk) ?? []), structuredClone(audit)]);
       return moved;
     };
-  const { settle, settleAccepted, reopen, watch } = ledger;
-  const moves = Object.entries({ settle, settleAccepted, reopen, watch });
+  const { settle, settleAccepted, reopen, erase, watch } = ledger;
+  const moves = Object.entries({ settle, settleAccepted, reopen, erase, watch });
   return {
     ...ledger,
     ...Object.fromEntries(moves.map(([name, move]) => [name, wrap(move as unknown as Move)])),

@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type {
   Accepted,
   Completed,
+  CompletedDelivered,
   Delivery,
   EpochMs,
   Fence,
@@ -11,7 +12,7 @@ import type {
   Step,
   Undelivered,
 } from '../core/record.ts';
-import { isUndelivered, outboxOf, sameAttempt } from '../core/record.ts';
+import { isErased, isUndelivered, outboxOf, sameAttempt } from '../core/record.ts';
 
 /*
  * A response that got lost makes the next try fail its own condition. These tell our own success from another's. They
@@ -59,6 +60,12 @@ export function reached<S extends Status>(mine: Fence, status: S) {
 export function answeredAs<R extends Completed | Accepted>(to: R) {
   return (found: LedgerRecord): found is R =>
     found.status === to.status && sameAttempt(found, to) && isDeepStrictEqual(answerOf(found), answerOf(to));
+}
+
+/** Erased twice is erased: it does not matter by whom, as long as it is this result. */
+export function erasedAs(from: CompletedDelivered) {
+  return (found: LedgerRecord): found is CompletedDelivered =>
+    isErased(found) && found.operationId === from.operationId && found.attempt === from.attempt;
 }
 
 function answerOf(record: Completed | Accepted): unknown {

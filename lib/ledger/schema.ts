@@ -19,8 +19,11 @@ export function chunkSk(set: string, index: number): string {
 }
 
 export function chunkSkPrefix(set: string): string {
-  return `body#${set}#`;
+  return `${CHUNK_SK_PREFIX}${set}#`;
 }
+
+/** All that was ever stored beside a record, whichever attempt or delivery it was of. */
+export const CHUNK_SK_PREFIX = 'body#';
 
 export const AUDIT_SK_PREFIX = 'audit#';
 

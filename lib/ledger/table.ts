@@ -48,7 +48,15 @@ import {
 import { type Change, type Clause, conditionOf } from './expression.ts';
 import { decode, decodeAudit, encode, type Item, type ItemVersions } from './item.ts';
 import type { AuditEntry, DuePage, RequestToKeep, ScanPage, Segment, Until, WriteRefusal } from './ledger.ts';
-import { AUDIT_SK_PREFIX, auditSk, chunkSk, chunkSkPrefix, ledgerTable, RECORD_SK } from './schema.ts';
+import {
+  AUDIT_SK_PREFIX,
+  auditSk,
+  CHUNK_SK_PREFIX,
+  chunkSk,
+  chunkSkPrefix,
+  ledgerTable,
+  RECORD_SK,
+} from './schema.ts';
 import { refusal, retryPauseMs, storeCaller, tooManyWrites } from './store-call.ts';
 
 /** One of the caller's own writes, as `@aws-sdk/lib-dynamodb` takes it. */
@@ -192,7 +200,12 @@ export function openTable(options: TableOptions, versions: ItemVersions, chunkCl
   }
 
   /** What is kept beside a record, in order. */
-  async function itemsBeside(pk: string, prefix: string, until: EpochMs): Promise<Item[]> {
+  async function itemsBeside(
+    pk: string,
+    prefix: string,
+    until: EpochMs,
+    filter: object = {},
+  ): Promise<Item[]> {
     const items: Item[] = [];
     let from: Item | undefined;
     do {
@@ -203,6 +216,7 @@ export function openTable(options: TableOptions, versions: ItemVersions, chunkCl
         ExpressionAttributeNames: { '#pk': 'pk', '#sk': 'sk' },
         ExpressionAttributeValues: { ':pk': pk, ':prefix': prefix },
         ExclusiveStartKey: from,
+        ...filter,
       };
       const page = await send(
         (abortSignal) => documents.send(new QueryCommand(input), { abortSignal }),
@@ -223,6 +237,36 @@ export function openTable(options: TableOptions, versions: ItemVersions, chunkCl
       ...change,
       ReturnValuesOnConditionCheckFailure: 'ALL_OLD',
     }) as const;
+
+  async function wipeChunk(
+    key: { readonly pk: string; readonly sk: unknown },
+    recordClauses: readonly Clause[],
+    clauses: readonly Clause[],
+    until: EpochMs,
+  ): Promise<boolean> {
+    const record = { TableName: tableName, Key: keyOf(key.pk), ...conditionOf(recordClauses) };
+    const { ExpressionAttributeNames, ...condition } = conditionOf(clauses);
+    const chunk = {
+      TableName: tableName,
+      Key: key,
+      UpdateExpression: 'REMOVE #body',
+      ...condition,
+      ExpressionAttributeNames: { ...ExpressionAttributeNames, '#body': 'body' },
+    };
+    const input = {
+      ClientRequestToken: randomUUID(),
+      TransactItems: [{ ConditionCheck: record }, { Update: chunk }],
+    };
+    try {
+      await send((abortSignal) => documents.send(new TransactWriteCommand(input), { abortSignal }), until);
+    } catch (error) {
+      if (!(error instanceof TransactionCanceledException)) throw error;
+      const [own, theirs] = error.CancellationReasons ?? [];
+      if (own?.Code === 'ConditionalCheckFailed') return false;
+      if (theirs?.Code !== 'ConditionalCheckFailed') throw refusal(`${theirs?.Code}`, error); // Else its TTL was faster.
+    }
+    return true;
+  }
 
   return {
     clock,
@@ -316,6 +360,29 @@ export function openTable(options: TableOptions, versions: ItemVersions, chunkCl
       const lost = await this.transact(pk, change, [{ Put: { TableName: tableName, Item } }], until);
       if (lost && 'reasons' in lost) throw refusal('a refused audit entry', lost);
       return lost;
+    },
+
+    /**
+     * Takes the bytes out of every chunk beside the record, of whichever attempt: one that lost left its body there as well.
+     * Nothing in a chunk's name tells whose it is, so each is written together with a look at the record: a key that has
+     * started anew since keeps what is stored for it. One after another, since two of these would conflict about the record.
+     * Says whether the record stayed as it was.
+     */
+    async wipe(
+      pk: string,
+      recordClauses: readonly Clause[],
+      clauses: readonly Clause[],
+      until: EpochMs,
+    ): Promise<boolean> {
+      const withBytes = {
+        FilterExpression: 'attribute_exists(#body)',
+        ProjectionExpression: '#sk',
+        ExpressionAttributeNames: { '#pk': 'pk', '#sk': 'sk', '#body': 'body' },
+      };
+      for (const { sk } of await itemsBeside(pk, CHUNK_SK_PREFIX, until, withBytes)) {
+        if (!(await wipeChunk({ pk, sk }, recordClauses, clauses, until))) return false;
+      }
+      return true;
     },
 
     async audits(pk: string, until: EpochMs): Promise<AuditEntry[]> {

@@ -9,6 +9,7 @@ import {
   reconciledPolicies,
 } from '../effects/operations.ts';
 import { requireFunctions, requireKnown, requireLedger, requireOptions } from '../effects/option-checks.ts';
+import { erasedHeaders } from '../http/erased.ts';
 import type { AuditEntry, Audited, Ledger, Moved } from '../ledger/ledger.ts';
 import { dueShard, dueShards } from '../ledger/schema.ts';
 import { openDelivery, storableReply, verdicts } from './verdicts.ts';
@@ -54,6 +55,11 @@ export interface Operator {
   release(operationRef: string, by: Signature): Promise<LedgerRecord>;
   /** Back where the sweep looks, with all its tries: an outbox to be delivered, steps to be resumed, a resolver to be asked. */
   redrive(operationRef: string, by: Signature): Promise<LedgerRecord>;
+  /**
+   * Takes out the stored body of what is finished, and what its steps returned. Its key stays as protected as before: a
+   * replay has the stored status, no body, and `Idempotency-Erased`. Again is fine, and finishes what a crash left.
+   */
+  erase(operationRef: string, by: Signature): Promise<LedgerRecord>;
 }
 
 /** The move is not legal for the record as it is. The message says why, and what is. */
@@ -146,6 +152,18 @@ export function operator<W>(options: OperatorOptions<W>): Operator {
       const record = await existing(pk);
       if (!isOpen(record)) throw illegal(record, 'nothing of it is open');
       return made(record, await ledger.watch(record, { shard: dueShard(pk), at: clock() }, signed));
+    },
+
+    async erase(pk, by) {
+      const signed = signature(by, 'erase the stored body');
+      const record = await existing(pk);
+      if (record.status === 'failed_retryable') throw illegal(record, 'it has no answer that is stored');
+      if (record.status !== 'completed')
+        throw illegal(record, 'what is stored of it is evidence of an open outcome; settle it first');
+      if (record.outbox) throw illegal(record, 'its events are not all delivered; deliver them first');
+      const now = clock();
+      const erasure = { now, headers: erasedHeaders(record.response.headers, now) };
+      return made(record, await ledger.erase(record, erasure, signed));
     },
   };
 

@@ -7,6 +7,7 @@ import {
   type Claim,
   completed,
   type Deferral,
+  erased,
   type Failure,
   failed,
   handedBack,
@@ -26,7 +27,7 @@ import {
 import { defaultPolicy, expiryAfter } from '../../lib/core/policy.ts';
 import type {
   Accepted,
-  Completed,
+  CompletedDelivered,
   CompletedUndelivered,
   Delivery,
   DoneStep,
@@ -149,7 +150,13 @@ const ended = { completedAt: START + 4, expiresAt: START + 7_000_000 };
 
 const inProgress: InProgress = frozen({ ...past, status: 'in_progress', leaseUntil, due: watchedAt });
 const pending: Accepted = frozen({ ...past, status: 'accepted', accepted: acceptance, due: watchedAt });
-const finished: Completed = frozen({ ...past, ...ended, status: 'completed', response, ttl: 1_920_000_000 });
+const finished: CompletedDelivered = frozen({
+  ...past,
+  ...ended,
+  status: 'completed',
+  response,
+  ttl: 1_920_000_000,
+});
 const announced: CompletedUndelivered = frozen({
   ...past,
   ...ended,
@@ -260,6 +267,12 @@ const sameAttempt: readonly Change[] = [
     from: finished,
     make: () => failed(finished, failure, 'reopen'),
     remembered: { move: 'reopen', at: failure.now },
+  },
+  {
+    name: 'erased',
+    from: finished,
+    make: () => erased(finished, { now: START + 700_000, headers: [] }),
+    remembered: { move: 'erase', at: START + 700_000 },
   },
   {
     name: 'lapsed to unknown',
@@ -390,6 +403,34 @@ describe('the fence', () => {
   });
 });
 
+describe('an erased result', () => {
+  const headers = [['location', '/payments/1']] as const;
+  const steps = new Map(finished.steps).set('ship', { ...done, result: '{"to":"Ada"}' });
+  const to = erased(frozen({ ...finished, steps }), { now: START + 700_000, headers });
+
+  it('still says that it happened, how it ended, and until when its key is taken', () => {
+    const { response, moves: _, steps: __, ...rest } = to;
+    expect(finished).toMatchObject(rest);
+    expect(response.status).toBe(finished.response.status);
+    expect([...to.steps.keys()]).toEqual([...steps.keys()]);
+  });
+
+  it('says nothing about what was in it, not even how long it was', () => {
+    expect(to.response).toEqual({
+      schemaVersion: 1,
+      status: finished.response.status,
+      headers,
+      base64: false,
+      encoding: 'identity',
+      length: 0,
+      crc: 0,
+      body: { inline: new Uint8Array() },
+      erasedAt: START + 700_000,
+    });
+    for (const step of to.steps.values()) if (step.state === 'done') expect(step.result).toBe('');
+  });
+});
+
 describe('a first reserve', () => {
   it('starts from nothing but its claim', () => {
     expect(reserved(claim)).toEqual({
@@ -505,7 +546,7 @@ describe('an outcome', () => {
   });
 
   it('keeps the recovery points and the effects of the attempt it is of', () => {
-    for (const { from, make } of sameAttempt) {
+    for (const { from, make } of sameAttempt.filter(({ name }) => name !== 'erased')) {
       const to = make();
       expect(to.effects).toBe(from.effects);
       expect(to.lastRunAt).toBe(from.lastRunAt);

@@ -3,6 +3,7 @@ import * as moves from '../../lib/core/moves.ts';
 import type {
   Accepted,
   Completed,
+  CompletedDelivered,
   CompletedUndelivered,
   FailedRetryable,
   InProgress,
@@ -45,6 +46,7 @@ const LEGAL: Record<Move, Readonly<Record<string, readonly Actor[]>>> = {
   },
   deliver: { 'completed → completed': ['dispatcher'] },
   reopen: { 'completed → failed_retryable': ['operator'] },
+  erase: { 'completed → completed': ['operator'] },
 };
 
 const STATUSES: readonly Status[] = ['in_progress', 'accepted', 'completed', 'failed_retryable', 'unknown'];
@@ -163,6 +165,7 @@ const calls = {
     ['settleAccepted', pending, (move) => moves.uncertain(pending, doubt, move)],
   ],
   delivered: [['deliver', announced, () => moves.delivered(announced, 3)]],
+  erased: [['erase', finished, () => moves.erased(finished as CompletedDelivered, { now: 1, headers: [] })]],
   handedBack: [['handBack', running, () => moves.handedBack(running, 1, due)]],
   reaccepted: [['settle', doubtfulAccepted, () => moves.reaccepted(doubtfulAccepted, reentry)]],
   resumed: [['settle', doubtful, () => moves.resumed(doubtful, reentry, undefined)]],

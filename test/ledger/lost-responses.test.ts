@@ -203,6 +203,11 @@ const moves: Readonly<Record<string, LossyMove>> = {
     const done = await completedBy(sound, await inProgress(sound), declined);
     return lossy.reopen(done as CompletedDelivered, failureAt(LATER));
   },
+  erasure: async (lossy) => {
+    const reply = { ...replyOf(''), body: noise(2 * limits.chunkMaxBytes) };
+    const done = await completedBy(sound, await inProgress(sound), { ...outcomeAt(LATER), reply });
+    return lossy.erase(done as CompletedDelivered, { now: LATER, headers: [] });
+  },
   'settlement back to accepted': async (lossy) => {
     const unknown = await unknownAfterAccept(sound, await acceptedBy(sound, await inProgress(sound)));
     const reentry = { owner: randomUUID(), now: LATER, due: dueOf(unknown.pk, LATER) };

@@ -394,6 +394,7 @@ function moveStep(world: World, record: LedgerRecord): Step {
       }
       return dice.pick<() => Step>([
         () => of('reopen', (ledger) => ledger.reopen(record, failure)),
+        () => of('erase', (ledger) => ledger.erase(record, { now, headers: [] })),
         () => fetchStep(world, record),
       ])();
     default:

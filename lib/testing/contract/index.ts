@@ -1,6 +1,7 @@
 import { bodies } from './bodies.ts';
 import { claims } from './claims.ts';
 import { deliveries } from './deliveries.ts';
+import { erasures } from './erasures.ts';
 import { kept } from './kept.ts';
 import { others } from './others.ts';
 import { owner } from './owner.ts';
@@ -17,4 +18,5 @@ export const ledgerContract: readonly ContractCase[] = [
   ...deliveries,
   ...kept,
   ...bodies,
+  ...erasures,
 ];
