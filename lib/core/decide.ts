@@ -130,6 +130,32 @@ export function decideAbandoned(record: InProgress, now: EpochMs, policy: Policy
   return { kind: record.request ? 'complete' : 'park' };
 }
 
+/** What a provider's event about an operation is good for. It is a hint: it moves nothing by itself. */
+export type Hint =
+  /** Ask the provider, and settle. */
+  | { readonly kind: 'ask'; readonly record: Unknown }
+  /** Somebody is at work on it, and only if they fail is there anything to ask. */
+  | { readonly kind: 'wait' }
+  | { readonly kind: 'ended' }
+  | { readonly kind: 'missing' };
+
+export function decideHint(record: LedgerRecord | undefined): Hint {
+  switch (record?.status) {
+    case undefined:
+      return { kind: 'missing' };
+    case 'unknown':
+      return { kind: 'ask', record };
+    case 'in_progress':
+    case 'accepted':
+      return { kind: 'wait' };
+    case 'completed':
+    case 'failed_retryable':
+      return { kind: 'ended' };
+    default:
+      return record satisfies never;
+  }
+}
+
 /** DynamoDB's TTL may be days late, so expiry is a comparison, never the absence of the item. */
 function asExpired(record: LedgerRecord, now: EpochMs, skewMs: number) {
   if (record.status !== 'completed' && record.status !== 'failed_retryable') return undefined;

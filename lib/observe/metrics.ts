@@ -20,6 +20,8 @@ const metricUnits = {
   parked: 'Count',
   'outbox.delivered': 'Count',
   'outbox.failed': 'Count',
+  'webhook.rejected': 'Count',
+  'webhook.unmatched': 'Count',
   'reserve.latency_ms': 'Milliseconds',
   'execute.latency_ms': 'Milliseconds',
   'complete.latency_ms': 'Milliseconds',

@@ -1,0 +1,106 @@
+import { eventKey, stepKey } from '../core/downstream-key.ts';
+import { InvalidArgument } from '../core/errors.ts';
+import { type EpochMs, type LedgerRecord, openStep, type Unknown } from '../core/record.ts';
+import type { Resolver, UnknownOperation, Verdict } from '../effects/resolver.ts';
+import type { Ledger, Moved, SettleTo } from '../ledger/ledger.ts';
+import { nameOf, type Report } from '../observe/report.ts';
+import { openDelivery, type VerdictPorts, verdicts } from './verdicts.ts';
+
+export interface JudgePorts<W> extends VerdictPorts {
+  readonly ledger: Ledger<W>;
+  readonly report: Report;
+}
+
+/** What came of asking. Of all but `settled` the record is as it was, or as somebody else has made it. */
+export type Judged =
+  | { readonly kind: 'settled' }
+  | { readonly kind: 'fenced'; readonly record: LedgerRecord | undefined }
+  /** "Not there" is not believed before then. */
+  | { readonly kind: 'tooEarly'; readonly at: EpochMs }
+  | { readonly kind: 'undetermined'; readonly retryAfterMs: number | undefined }
+  /** Whoever was asked failed, or said what cannot be kept: asking again may help. */
+  | { readonly kind: 'failed'; readonly error: string }
+  /** It speaks of no effect that the record knows of: asking again will not help. */
+  | { readonly kind: 'withoutEffect' };
+
+/** Asks what became of an operation, whoever knows it, and settles its record if that is certain. */
+export function judgement<W>(ports: JudgePorts<W>) {
+  const { ledger, clock, report } = ports;
+  const { settlesAt, executedTo, notExecutedTo } = verdicts(ports);
+
+  return async function judge(record: Unknown, ask: Resolver): Promise<Judged> {
+    let verdict: Verdict;
+    try {
+      verdict = checkedVerdict(record, await ask(await seenBy(record)));
+    } catch (error) {
+      return { kind: 'failed', error: nameOf(error) };
+    }
+    switch (verdict.kind) {
+      case 'undetermined':
+        return { kind: 'undetermined', retryAfterMs: verdict.retryAfterMs };
+      case 'notExecuted': {
+        const at = settlesAt(record);
+        return clock() < at ? { kind: 'tooEarly', at } : settle(record, notExecutedTo(record));
+      }
+      case 'executed':
+        return executed(record, verdict.result, verdict.step);
+      default:
+        return verdict satisfies never;
+    }
+  };
+
+  async function executed(record: Unknown, result: unknown, step?: string): Promise<Judged> {
+    let target: SettleTo | undefined;
+    try {
+      target = executedTo(record, result, step);
+    } catch (error) {
+      return { kind: 'failed', error: nameOf(error) }; // What it returned cannot be kept; a resolver can be mended.
+    }
+    return target ? settle(record, target) : { kind: 'withoutEffect' };
+  }
+
+  async function settle(record: Unknown, target: SettleTo): Promise<Judged> {
+    const moved: Moved<never> = (await ledger.settle(record, target)) as Moved<never>;
+    if (moved.kind === 'fenced') return { kind: 'fenced', record: moved.record };
+    report.measure(record, { 'reconcile.resolved.count': 1 });
+    report.tell(record, 'info', `resolved_${target.to}`, { attempt: record.attempt });
+    return { kind: 'settled' };
+  }
+
+  /** What its record knows, and nothing that somebody guessed. */
+  async function seenBy(record: Unknown): Promise<UnknownOperation> {
+    const { pk, operation, tenant, operationId, attempt, createdAt, lastRunAt } = record;
+    const steps = new Map<string, { key: string; result: unknown }>();
+    for (const [name, step] of record.steps) {
+      if (step.state === 'open') continue;
+      const text = await ledger.stepResult(pk, step);
+      steps.set(name, {
+        key: stepKey(operationId, name),
+        result: text === '' ? undefined : JSON.parse(text),
+      });
+    }
+    const events = record.accepted?.outbox ?? [];
+    const references = events.map(({ delivery }) =>
+      delivery && delivery.state !== 'claimed' ? delivery.reference : undefined,
+    );
+    const about = { operation, tenant, operationId, attempt, createdAt, lastRunAt };
+    return { operationRef: pk, ...about, open: openEffect(record), steps, references };
+  }
+}
+
+function openEffect(record: Unknown): UnknownOperation['open'] {
+  const delivery = openDelivery(record);
+  if (delivery) return { name: delivery.type, key: eventKey(record.operationId, delivery.index) };
+  const name = openStep(record);
+  return name === undefined ? undefined : { name, key: stepKey(record.operationId, name) };
+}
+
+/** It comes from outside: what is no verdict must not pass for one. */
+function checkedVerdict({ operation }: Unknown, verdict: unknown): Verdict {
+  const kind =
+    typeof verdict === 'object' && verdict !== null && 'kind' in verdict ? verdict.kind : undefined;
+  if (kind === 'executed' || kind === 'notExecuted' || kind === 'undetermined') return verdict as Verdict;
+  throw new InvalidArgument(
+    `What was asked about ${operation} returned neither executed(), notExecuted() nor undetermined().`,
+  );
+}
