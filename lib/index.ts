@@ -13,7 +13,16 @@ export { fingerprintOf } from './core/fingerprint.ts';
 export type { KeyMode, KeyReading } from './core/key.ts';
 export { readKey } from './core/key.ts';
 export { limits } from './core/limits.ts';
-export type { Attempt, Claim, Expiry, Failure, Reentry, StepChange, Uncertainty } from './core/moves.ts';
+export type {
+  Attempt,
+  Claim,
+  Erasure,
+  Expiry,
+  Failure,
+  Reentry,
+  StepChange,
+  Uncertainty,
+} from './core/moves.ts';
 export type { Policy } from './core/policy.ts';
 export { defaultPolicy, expiryAfter } from './core/policy.ts';
 export type {
@@ -112,9 +121,16 @@ export { completer, lambdaInvoker } from './reconcile/completer.ts';
 export type { Delivered } from './reconcile/deliver-outbox.ts';
 export type { Dispatcher, DispatchOptions } from './reconcile/dispatch.ts';
 export { dispatcher } from './reconcile/dispatch.ts';
+export type { FailedBatch, FailedObject } from './reconcile/failed-batch.ts';
 export type { Inspection, Listing, Operator, OperatorOptions, Signature } from './reconcile/operator.ts';
 export { IllegalMove, operator } from './reconcile/operator.ts';
+export type { Redriven, RedriveOptions, StreamHandler } from './reconcile/redrive.ts';
+export { RedriveFailed, redriver } from './reconcile/redrive.ts';
 export type { SentinelOptions } from './reconcile/sentinel.ts';
 export { sentinel } from './reconcile/sentinel.ts';
+export type { StripeSignatureOptions, VerifyWebhook } from './reconcile/stripe-signature.ts';
+export { stripeSignature } from './reconcile/stripe-signature.ts';
 export type { Sweep, SweepOptions, Swept } from './reconcile/sweep.ts';
 export { sweeper } from './reconcile/sweep.ts';
+export { webhook } from './reconcile/webhook.ts';
+export type { WebhookEvent, WebhookOptions, WebhookSubject } from './reconcile/webhook-options.ts';
