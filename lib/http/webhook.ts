@@ -22,10 +22,18 @@ export function unreadableEvent(): Reply {
 
 /** 503 and not 409: some providers take a 4xx as the last word, and do not send the event again. */
 export function comeAgain(retryAfterMs: number): Reply {
+  return later('not_settled', 'The event cannot be settled yet', retryAfterMs);
+}
+
+/** We could not look: that is our failure, and says nothing about who sent it. */
+export function unchecked(retryAfterMs: number): Reply {
+  return later('signature_unchecked', 'The signature cannot be checked now', retryAfterMs);
+}
+
+function later(code: string, title: string, retryAfterMs: number): Reply {
   const retryAfter = Math.max(1, Math.ceil(retryAfterMs / 1_000));
-  const title = 'The event cannot be settled yet';
   const detail = 'Send the same event again later.';
-  const { headers, ...reply } = problemOf(503, 'not_settled', title, { detail, retryAfter });
+  const { headers, ...reply } = problemOf(503, code, title, { detail, retryAfter });
   return { ...reply, headers: [...headers, ['Retry-After', String(retryAfter)]] };
 }
 

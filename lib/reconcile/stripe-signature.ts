@@ -4,7 +4,11 @@ import type { EpochMs } from '../core/record.ts';
 import { requireFunctions, requireKnown, requireOptions, requireWhole } from '../effects/option-checks.ts';
 import type { HttpRequest } from '../http/request.ts';
 
-/** Whether the provider itself sent this request. Only `true` counts; what it throws is a no. */
+/**
+ * Whether the provider itself sent this request. Only `true` counts. It throws where it cannot tell, because the secrets
+ * could not be read: then the provider is asked to send the event again. A library that throws for a wrong signature wants
+ * a `catch` that returns `false`.
+ */
 export type VerifyWebhook = (request: HttpRequest) => boolean | Promise<boolean>;
 
 type Secrets = readonly string[];

@@ -36,12 +36,12 @@ export interface WebhookOptions<E extends WebhookEvent = WebhookEvent, W = unkno
   readonly ledger: Ledger<W>;
   /** The same that the functions are given. */
   readonly operations?: Readonly<Record<string, OperationOptions>>;
-  /** Names the endpoint: events are told apart by it and their id. Default `webhook`. */
+  /** Names the endpoint: events are told apart by it and their id, so two providers need two. Default `webhook`. */
   readonly name?: string;
   /** As `stripeSignature({ secrets })`. */
   readonly verify: VerifyWebhook;
   /** Reads the event from the request. Default: the body is JSON, with `id` and `type`. */
-  readonly event?: (request: HttpRequest) => E;
+  readonly event?: (request: HttpRequest) => E | Promise<E>;
   /** The types that say how something ended. Others are acknowledged, and nothing is done. Default: all. */
   readonly types?: readonly string[];
   /** Where the provider carries no metadata, this may look up what it calls its object. */
@@ -70,19 +70,22 @@ const OPTIONS = [
   'newId',
 ] as const satisfies readonly (keyof WebhookOptions)[];
 
+/** Of a ledger, what settles a record and what keeps one per event. */
+const LEDGER = ['read', 'settle', 'stepResult', 'reserve', 'retake', 'takeOver', 'complete', 'release'];
+
 /** Of the text, not of the store: it is part of an operation's name. */
 const NAME_MAX_LENGTH = 64;
 
 const EXAMPLES = {
   verify: 'verify: stripeSignature({ secrets: [process.env.WEBHOOK_SECRET] })',
-  subject: 'subject: (event) => ({ operationRef: event.data.object.metadata.operationRef })',
+  subject: 'subject: (event) => ({ operationRef: event.data.object.metadata?.operationRef })',
 } as const;
 
 export function requireWebhookOptions(options: object): void {
   requireOptions(options, 'webhook()');
   requireKnown(options, OPTIONS, 'webhook()');
   const given: Readonly<Record<string, unknown>> = { ...options };
-  requireLedger(given['ledger'], 'webhook()', ['reserve', 'complete', 'release', 'read', 'settle']);
+  requireLedger(given['ledger'], 'webhook()', LEDGER);
   for (const [name, example] of Object.entries(EXAMPLES)) {
     if (typeof given[name] === 'function') continue;
     throw new InvalidArgument(
@@ -91,6 +94,7 @@ export function requireWebhookOptions(options: object): void {
   }
   requireFunctions(options, ['event', 'fetch', 'metrics', 'log', 'clock', 'newId']);
   requireList(options, 'types');
+  requireSource(options);
   const { name = 'webhook', types = [''] } = given;
   if (typeof name !== 'string' || name === '' || name.length > NAME_MAX_LENGTH) {
     const expected = `a text of 1 to ${NAME_MAX_LENGTH} characters`;
@@ -101,4 +105,13 @@ export function requireWebhookOptions(options: object): void {
       'webhook(): types is a list of event types, such as payment_intent.succeeded, with at least one; leave it out to take all.',
     );
   }
+}
+
+/** An endpoint that has nobody to ask would have every event sent again until the provider gives up on it. */
+function requireSource({ fetch, resolver, operations }: Partial<WebhookOptions>): void {
+  const declared = Object.values(operations ?? {}).some((operation) => operation?.resolver !== undefined);
+  if (fetch !== undefined || resolver !== undefined || declared) return;
+  throw new InvalidArgument(
+    'webhook() has neither fetch nor a resolver in operations, so it could settle nothing. Give it the operations that the functions are given, or fetch: async (event, operation) => …, which asks the provider.',
+  );
 }

@@ -6,7 +6,7 @@ import { reconciledPolicies } from '../effects/operations.ts';
 import { remainingMs } from '../effects/remaining.ts';
 import { type RenderedReply, renderReply } from '../http/render.ts';
 import { type HttpRequest, readEvent } from '../http/request.ts';
-import { acknowledged, comeAgain, unreadableEvent, unsigned } from '../http/webhook.ts';
+import { acknowledged, comeAgain, unchecked, unreadableEvent, unsigned } from '../http/webhook.ts';
 import { nameOf, reporter } from '../observe/report.ts';
 import { type EventRef, eventClaims, eventRef } from './event-claim.ts';
 import { type Judged, judgement } from './judge.ts';
@@ -59,8 +59,9 @@ export function webhook<W, E extends WebhookEvent = WebhookEvent>(
 
   async function answer(request: HttpRequest, deadline: EpochMs): Promise<Reply> {
     const endpoint = { ...eventRef(name, ''), pk: '-' };
-    if (!(await isSigned(request, endpoint))) return unsigned();
-    const event = read(request, endpoint);
+    const signed = await signature(request, endpoint);
+    if (signed !== 'valid') return signed === 'invalid' ? unsigned() : unchecked(RETRY_MS);
+    const event = await read(request, endpoint);
     if (!event) return unreadableEvent();
     if (types && !types.includes(event.type)) return acknowledged();
     const ref = eventRef(name, event.id);
@@ -74,23 +75,27 @@ export function webhook<W, E extends WebhookEvent = WebhookEvent>(
     }
   }
 
-  /** Whatever is not a clear yes is a no: a verifier that throws has not verified anything. */
-  async function isSigned(request: HttpRequest, endpoint: EventRef): Promise<boolean> {
-    let reason = 'signature';
+  /**
+   * Whatever is not a clear yes passes nobody. But a verifier that throws has found out nothing: if the secrets cannot be
+   * read, a 400 would make some providers drop the event, and tell the operator of forgeries.
+   */
+  async function signature(request: HttpRequest, endpoint: EventRef) {
     try {
-      if ((await verify(request)) === true) return true;
+      if ((await verify(request)) === true) return 'valid';
     } catch (error) {
-      reason = nameOf(error);
+      report.measure(endpoint, { 'reconcile.failed.count': 1 });
+      report.tell(endpoint, 'error', 'webhook_unchecked', { reason: nameOf(error) });
+      return 'unchecked';
     }
     report.measure(endpoint, { 'webhook.rejected': 1 });
-    report.tell(endpoint, 'warn', 'webhook_unsigned', { reason });
-    return false;
+    report.tell(endpoint, 'warn', 'webhook_unsigned', { reason: 'signature' });
+    return 'invalid';
   }
 
-  function read(request: HttpRequest, endpoint: EventRef): E | undefined {
+  async function read(request: HttpRequest, endpoint: EventRef): Promise<E | undefined> {
     let reason = 'event';
     try {
-      const event: Partial<E> | null | undefined = readOf(request);
+      const event: Partial<E> | null | undefined = await readOf(request);
       if (isText(event?.id) && isText(event?.type)) return event as E;
     } catch (error) {
       reason = nameOf(error);
@@ -103,30 +108,34 @@ export function webhook<W, E extends WebhookEvent = WebhookEvent>(
   /** What needs no asking is not noted either: most events are about what was completed long ago, and cost one read. */
   async function handle(event: E, ref: EventRef, deadline: EpochMs): Promise<Handled> {
     const about = await subject(event);
-    if (!about || about.operationRef === undefined || about.operationRef === '') return DONE;
-    const record = isText(about.operationRef)
-      ? await ledger.read(about.operationRef, { until: storeUntil(deadline) })
-      : undefined;
-    if (record && !isAbout(record, about)) return unmatched(ref, 'another_operation');
+    const named = about?.operationRef ?? ''; // Some providers write null for what is not there.
+    if (!about || named === '') return DONE;
+    const record = isText(named) ? await ledger.read(named, { until: storeUntil(deadline) }) : undefined;
+    if (record && !isAbout(record, about)) return unmatched(ref, named, 'another_operation');
     const hint = decideHint(record);
     switch (hint.kind) {
       case 'ask':
         return ask(event, ref, hint.record, deadline);
       case 'wait':
+        report.tell({ ...ref, pk: named }, 'info', 'webhook_early', { reason: record?.status ?? '' });
         return again();
       case 'ended':
         return DONE;
       case 'missing':
-        return unmatched(ref, 'no_record');
+        return unmatched(ref, named, 'no_record');
       default:
         return hint satisfies never;
     }
   }
 
-  /** It may have expired, or be another deployment's: sending it again changes nothing, and somebody should know. */
-  function unmatched(ref: EventRef, reason: string): Handled {
-    report.measure(ref, { 'webhook.unmatched': 1 });
-    report.tell(ref, 'warn', 'webhook_unmatched', { reason });
+  /**
+   * It may have expired, or be another deployment's: sending it again changes nothing, and somebody should know. They are
+   * told the ref that the event carries, by which it is found at the provider.
+   */
+  function unmatched(ref: EventRef, named: unknown, reason: string): Handled {
+    const about = { ...ref, pk: isText(named) ? named : '-' };
+    report.measure(about, { 'webhook.unmatched': 1 });
+    report.tell(about, 'warn', 'webhook_unmatched', { reason });
     return DONE;
   }
 
@@ -177,7 +186,7 @@ export function webhook<W, E extends WebhookEvent = WebhookEvent>(
   ): Handled {
     report.measure(record, { 'reconcile.failed.count': 1 });
     report.tell(record, level, 'webhook_unresolved', { attempt: record.attempt, reason });
-    return again(Math.max(RETRY_MS, afterMs));
+    return again(Number.isFinite(afterMs) ? Math.max(RETRY_MS, afterMs) : RETRY_MS);
   }
 
   /** So that the next delivery need not wait for the lease. If it cannot be written now, that is what happens. */
