@@ -1,10 +1,16 @@
-import { createHmac } from 'node:crypto';
+import { createHmac, timingSafeEqual } from 'node:crypto';
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { InvalidArgument } from '../../lib/core/errors.ts';
 import { readEvent } from '../../lib/http/request.ts';
 import { type StripeSignatureOptions, stripeSignature } from '../../lib/reconcile/stripe-signature.ts';
 import { httpApi } from '../http/events.ts';
+
+/** The real one, which counts how often it was called. */
+vi.mock(import('node:crypto'), async (original) => {
+  const crypto = await original();
+  return { ...crypto, timingSafeEqual: vi.fn(crypto.timingSafeEqual) };
+});
 
 const NOW = Date.UTC(2030, 0, 15, 12);
 const SECONDS = NOW / 1_000;
@@ -99,6 +105,48 @@ describe("Stripe's signature", () => {
     await expect(verify(request)).rejects.toThrow(InvalidArgument);
   });
 
+  it('is compared with every secret, wherever the right one is: the time it takes says nothing', async () => {
+    const compared = vi.mocked(timingSafeEqual);
+    const secrets = ['whsec_old', SECRET, 'whsec_next'];
+    const wrong = ['1', '2'].map((digit) => digit.repeat(64));
+    for (const signatures of [
+      [v1('whsec_old'), ...wrong],
+      [...wrong, v1('whsec_next')],
+      [...wrong, v1('whsec_other')],
+    ]) {
+      compared.mockClear();
+      await passes(`t=${SECONDS},${signatures.map((one) => `v1=${one}`).join(',')}`, { secrets });
+      expect(compared).toHaveBeenCalledTimes(9);
+    }
+  });
+
+  it('that is too old, or none at all, costs no reading of secrets', async () => {
+    let reads = 0;
+    const secrets = () => {
+      reads += 1;
+      return [SECRET];
+    };
+    const old = SECONDS - 301;
+    expect(await passes(`t=${old},v1=${v1(SECRET, old)}`, { secrets })).toBe(false);
+    expect(await passes(undefined, { secrets })).toBe(false);
+    expect(reads).toBe(0);
+    expect(await passes(`t=${SECONDS},v1=${v1(SECRET)}`, { secrets })).toBe(true);
+    expect(reads).toBe(1);
+  });
+
+  it('is not checked where the secrets cannot be read, and that is no answer', async () => {
+    const header = `t=${SECONDS},v1=${v1('')}`;
+    for (const secrets of [
+      () => Promise.reject(new Error('the secrets cannot be read')),
+      () => [],
+      () => [''],
+      () => undefined as never,
+      () => SECRET as never,
+    ]) {
+      await expect(passes(header, { secrets })).rejects.toThrow(/secrets/);
+    }
+  });
+
   it('is over the bytes that were sent: unicode, binary, and base64 of them', async () => {
     const unicode = '{"name":"Zoë 🦊 \\u00e9"}';
     const header = `t=${SECONDS},v1=${v1(SECRET, SECONDS, unicode)}`;
@@ -155,6 +203,7 @@ describe("Stripe's signature", () => {
       { secrets: ['whsec_hidden', undefined] },
       { secrets: [SECRET], toleranceMs: 0 },
       { secrets: [SECRET], tolerance: 300 },
+      { secrets: [SECRET], clock: NOW },
     ]) {
       const made = () => stripeSignature(options as never);
       expect(made).toThrow(InvalidArgument);
