@@ -31,7 +31,7 @@ export function unchecked(retryAfterMs: number): Reply {
 }
 
 function later(code: string, title: string, retryAfterMs: number): Reply {
-  const retryAfter = Math.max(1, Math.ceil(retryAfterMs / 1_000));
+  const retryAfter = Math.ceil(retryAfterMs / 1_000);
   const detail = 'Send the same event again later.';
   const { headers, ...reply } = problemOf(503, code, title, { detail, retryAfter });
   return { ...reply, headers: [...headers, ['Retry-After', String(retryAfter)]] };

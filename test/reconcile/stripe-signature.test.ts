@@ -57,6 +57,8 @@ describe("Stripe's signature", () => {
       [`t=${SECONDS},v1=${off}`, BODY],
       [`t=${SECONDS},v0=${right}`, BODY],
       [`t=${SECONDS},v1=${right.slice(0, 62)}`, BODY],
+      [`t=${SECONDS},v1=${right}0`, BODY],
+      [`t=${SECONDS},v1=${right}x`, BODY],
       [`t=${SECONDS},v1=`, BODY],
     ] as const) {
       expect(await passes(header, { body }), header).toBe(false);

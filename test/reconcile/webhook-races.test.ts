@@ -260,6 +260,20 @@ for (const [name, ledgerOf] of Object.entries(bothLedgers(table))) {
       expect(await ledger.read(record.pk)).toMatchObject({ status: 'completed' });
     });
 
+    it('is acknowledged by a function that has lost it to another, once that one has handled it', async () => {
+      const record = await unknownRecord(ledger);
+      const event = aboutRecord(record);
+      const second = endpoint(ledger, at(LEFT), { fetch: () => paid });
+      const first = endpoint(ledger, time, {
+        fetch: async () => {
+          expect((await second.send(event)).statusCode).toBe(200);
+          return paid;
+        },
+      });
+      expect((await first.send(event)).statusCode).toBe(200);
+      expect(await noted(ledger, event)).toMatchObject({ status: 'completed', attempt: 2 });
+    });
+
     it('without time is not begun, and comes again', async () => {
       const record = await unknownRecord(ledger);
       const { asked, fetch } = providerOf();
