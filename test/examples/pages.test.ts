@@ -15,6 +15,10 @@ const scripts: Readonly<Record<string, () => Promise<unknown>>> = {
   'test/examples/reconcile.ts': () => import('./reconcile.ts'),
   'test/examples/outbox.ts': () => import('./outbox.ts'),
   'test/examples/runbook.ts': () => import('./runbook.ts'),
+  'test/examples/webhook.ts': () => import('./webhook.ts'),
+  'test/examples/lookup.ts': () => import('./lookup.ts'),
+  'test/examples/redrive.ts': () => import('./redrive.ts'),
+  'test/examples/erase.ts': () => import('./erase.ts'),
 };
 
 async function printedBy(path: string): Promise<string> {
