@@ -1,3 +1,4 @@
+import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { APIGatewayProxyEventV2 } from 'aws-lambda';
 import { executed, idempotent, jwtClaim, notExecuted, webhook } from 'oncekey';
 import { memoryLedger } from 'oncekey/testing';
@@ -45,7 +46,11 @@ async function operationRefOf(id: string): Promise<string | undefined> {
 const fromBank = webhook({
   ledger,
   name: 'bank',
-  verify: ({ headers }) => headers.get('x-bank-token')?.[0] === 'secret', // As the bank's scheme is.
+  verify: ({ headers, body }) => {
+    const expected = createHmac('sha256', 'secret').update(body).digest();
+    const given = Buffer.from(headers.get('x-bank-signature')?.[0] ?? '', 'hex');
+    return given.length === expected.length && timingSafeEqual(given, expected);
+  },
   event: ({ body }) => JSON.parse(Buffer.from(body).toString()) as { id: string; type: string; auth: string },
   subject: async ({ auth }) => ({ operationRef: await operationRefOf(auth) }),
   fetch: async ({ auth }) => (captured.has(auth) ? executed({ id: auth }) : notExecuted()),
@@ -76,7 +81,8 @@ const said = async (answer: Promise<unknown>) => {
 await handler(capture as never, context).catch((error: Error) => console.log(`capture: ${error.message}`));
 console.log(`capture again: ${await said(handler(capture as never, context))}`);
 const event = { id: 'n-1', type: 'captured', auth: 'auth_1' };
-const notice = post('/webhooks/bank', { 'x-bank-token': 'secret' }, event);
+const signature = createHmac('sha256', 'secret').update(JSON.stringify(event)).digest('hex');
+const notice = post('/webhooks/bank', { 'x-bank-signature': signature }, event);
 console.log(`the bank's notice: ${await said(fromBank(notice, context))}`);
 now += 5_000;
 console.log(`capture again: ${await said(handler(capture as never, context))}`);

@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto';
 import type { APIGatewayProxyEventV2 } from 'aws-lambda';
-import { executed, idempotent, jwtClaim, notExecuted, stripeSignature, webhook } from 'oncekey';
+import { executed, idempotent, jwtClaim, notExecuted, stripeSignature, undetermined, webhook } from 'oncekey';
 import { memoryLedger } from 'oncekey/testing';
 
 let now = Date.UTC(2030, 0, 15, 12); // A clock of our own, so that nobody has to wait.
@@ -59,8 +59,16 @@ const fromProvider = webhook({
   // The event is a hint. What counts is what the provider says when it is asked.
   async fetch({ data }) {
     const payment = await provider.find(data.object.id);
-    if (payment?.status !== 'succeeded') return notExecuted();
-    return executed({ statusCode: 201, body: JSON.stringify({ payment: payment.id }) });
+    switch (payment?.status) {
+      case 'succeeded':
+        return executed({ statusCode: 201, body: JSON.stringify({ payment: payment.id }) });
+      case 'requires_payment_method': // The card was declined: that is a result, too.
+        return executed({ statusCode: 402, body: '{"error":"card_declined"}' });
+      case 'canceled':
+        return notExecuted();
+      default: // It may still happen.
+        return undetermined();
+    }
   },
   ...quiet,
 });
