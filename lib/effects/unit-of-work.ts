@@ -8,6 +8,8 @@ import { type StepMethods, type StepPorts, type Steps, stepsOf } from './steps.t
 export interface Once<W> extends StepMethods {
   /** Constant across all attempts of this operation; derive downstream keys from it. */
   readonly operationId: string;
+  /** Names the record; put it into the provider's metadata, so that webhooks and the audit lead back here. */
+  readonly operationRef: string;
   readonly attempt: number;
   /** Aborts before the lease can pass. Nothing may be sent to a provider after it. */
   readonly signal: AbortSignal;
@@ -75,6 +77,7 @@ export function unitOfWork<W>(ports: StepPorts<W>, mine: InProgress, signal: Abo
     },
     once: {
       operationId: mine.operationId,
+      operationRef: mine.pk,
       attempt: mine.attempt,
       signal,
       step: steps.step,
