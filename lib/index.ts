@@ -1,3 +1,4 @@
+export type { AuditFinding, AuditWindow, MismatchKind } from './core/audit.ts';
 export type { Decision, Doubt, RequestClaim } from './core/decide.ts';
 export { decide } from './core/decide.ts';
 export type { Remedy } from './core/errors.ts';
@@ -114,6 +115,12 @@ export type { LogEntry, LogSink } from './observe/log.ts';
 export { jsonLogSink } from './observe/log.ts';
 export type { MetricName, MetricSink, Sample } from './observe/metrics.ts';
 export { emfSink } from './observe/metrics.ts';
+export type { AuditorOptions, AuditState } from './reconcile/audit-options.ts';
+export type { AuditTally, Mismatch } from './reconcile/audit-tally.ts';
+export type { AuditSource, DomainRow, ProviderObject } from './reconcile/audit-window.ts';
+export { AuditRefused } from './reconcile/audit-window.ts';
+export type { AuditReport } from './reconcile/auditor.ts';
+export { auditor } from './reconcile/auditor.ts';
 export type { BackstopOptions, BackstopResult, BackstopState } from './reconcile/backstop.ts';
 export { backstop } from './reconcile/backstop.ts';
 export type { CompleterOptions, Completion, Invoker, LambdaInvoke } from './reconcile/completer.ts';

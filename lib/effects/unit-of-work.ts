@@ -8,7 +8,7 @@ import { type StepMethods, type StepPorts, type Steps, stepsOf } from './steps.t
 export interface Once<W> extends StepMethods {
   /** Constant across all attempts of this operation; derive downstream keys from it. */
   readonly operationId: string;
-  /** Names the record; put it into the provider's metadata, so that its webhooks and reports lead back here. */
+  /** Names the record; put it into the provider's metadata, so that webhooks and the audit lead back here. */
   readonly operationRef: string;
   readonly attempt: number;
   /** Aborts before the lease can pass. Nothing may be sent to a provider after it. */

@@ -462,6 +462,8 @@ export function dynamoDbLedger(
     audits: (pk, call) => table.audits(pk, table.until(call)),
     request: ({ pk, request }, call) => table.openedRequest(pk, request, table.until(call)),
     unwatched: (segment, limit, from, call) => table.unwatched(segment, limit, from, table.until(call)),
+    completedIn: (window, operations, limit, from, call) =>
+      table.completedIn(window, operations, limit, from, table.until(call)),
     due: (shard, before, limit, from, call) => table.due(shard, before, limit, from, table.until(call)),
   };
 

@@ -1,3 +1,4 @@
+import type { AuditWindow } from '../core/audit.ts';
 import type { Doubt } from '../core/decide.ts';
 import type {
   Attempt,
@@ -231,5 +232,13 @@ export interface Ledger<W = never> {
   request(record: InProgress | Unknown, call?: Until): Promise<RequestToKeep | undefined>;
   /** Open records that are not where the sweep looks: reads the whole table, so it is for a rare and slow search. */
   unwatched(segment: Segment, limit: number, from?: string, call?: Until): Promise<ScanPage>;
+  /** Completed records of these operations, by the time of their completion: reads the whole table as well. */
+  completedIn(
+    window: AuditWindow,
+    operations: readonly string[],
+    limit: number,
+    from?: string,
+    call?: Until,
+  ): Promise<ScanPage>;
   due(shard: string, before: EpochMs, limit: number, from?: string, call?: Until): Promise<DuePage>;
 }

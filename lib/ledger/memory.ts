@@ -62,6 +62,7 @@ import type {
   Ledger,
   Moved,
   RequestToKeep,
+  ScanPage,
   Taken,
   WriteRefusal,
 } from './ledger.ts';
@@ -454,11 +455,16 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
 
     async unwatched({ index, of }, limit, from) {
       const all = [...records.values()].filter((_, place) => place % of === index);
-      const start = Number(from ?? 0);
-      const page = all.slice(start, start + limit);
-      const open = page.filter((record) => isOpen(record) && !('due' in record && record.due));
-      const next = start + limit < all.length ? String(start + limit) : undefined;
-      return { pks: open.map(({ pk }) => pk), next };
+      return scanned(all, limit, from, (record) => isOpen(record) && !('due' in record && record.due));
+    },
+
+    async completedIn(window, operations, limit, from) {
+      const within = (at: EpochMs) => at >= window.from && at < window.to;
+      return scanned([...records.values()], limit, from, (record) => {
+        return (
+          record.status === 'completed' && within(record.completedAt) && operations.includes(record.operation)
+        );
+      });
     },
 
     async due(shard, before, limit, from) {
@@ -541,6 +547,19 @@ function merged<R extends LedgerRecord>(now: LedgerRecord, from: LedgerRecord, t
     return name !== 'due' && value !== undefined && after !== undefined && isDeepStrictEqual(before, after);
   });
   return { ...to, ...Object.fromEntries(untouched) };
+}
+
+/** As a scan does it: the limit is of what is looked at, so that a page may let nothing through and still not be the last. */
+function scanned(
+  all: readonly LedgerRecord[],
+  limit: number,
+  from: string | undefined,
+  lets: (record: LedgerRecord) => boolean,
+): ScanPage {
+  const start = Number(from ?? 0);
+  const page = all.slice(start, start + limit);
+  const next = start + limit < all.length ? String(start + limit) : undefined;
+  return { pks: page.filter(lets).map(({ pk }) => pk), next };
 }
 
 /** A place in the index, not a number of entries: what was settled since must not shift what comes next. */

@@ -18,6 +18,7 @@ import {
   UpdateCommand,
 } from '@aws-sdk/lib-dynamodb';
 import { unmarshall } from '@aws-sdk/util-dynamodb';
+import type { AuditWindow } from '../core/audit.ts';
 import { eachOf } from '../core/each-of.ts';
 import { InvalidArgument, StoreUnavailable } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
@@ -106,6 +107,13 @@ interface Kept {
   readonly ttl?: EpochSeconds;
   readonly openEnded?: boolean;
   readonly inlineMaxBytes?: number;
+}
+
+/** Which records a scan lets through. */
+interface Filter {
+  readonly text: string;
+  readonly names: Readonly<Record<string, string>>;
+  readonly values: Readonly<Record<string, unknown>>;
 }
 
 type Refused = { readonly reasons: readonly WriteRefusal<TransactWrite>[] };
@@ -226,6 +234,32 @@ export function openTable(options: TableOptions, versions: ItemVersions, chunkCl
       from = page.LastEvaluatedKey;
     } while (from);
     return items;
+  }
+
+  /** A page of the whole table: what is read is paid for, whether the filter lets it through or not. */
+  async function scan(
+    { index, of }: Segment,
+    filter: Filter,
+    limit: number,
+    from: string | undefined,
+    until: EpochMs,
+  ): Promise<ScanPage> {
+    const input = {
+      TableName: tableName,
+      Segment: index,
+      TotalSegments: of,
+      Limit: limit,
+      FilterExpression: `#sk = :record AND ${filter.text}`,
+      ProjectionExpression: '#pk',
+      ExpressionAttributeNames: { '#pk': 'pk', '#sk': 'sk', ...filter.names },
+      ExpressionAttributeValues: { ':record': RECORD_SK, ...filter.values },
+      ExclusiveStartKey: from === undefined ? undefined : (JSON.parse(from) as Item),
+    };
+    const page = await send((abortSignal) => documents.send(new ScanCommand(input), { abortSignal }), until);
+    return {
+      pks: (page.Items ?? []).map(({ pk }) => String(pk)),
+      next: page.LastEvaluatedKey && JSON.stringify(page.LastEvaluatedKey),
+    };
   }
 
   const keyOf = (pk: string) => ({ pk, sk: RECORD_SK });
@@ -448,39 +482,31 @@ export function openTable(options: TableOptions, versions: ItemVersions, chunkCl
       return request && { function: request.function, event: await fetchBody(pk, request.event, until) };
     },
 
-    async unwatched(
-      { index, of }: Segment,
+    unwatched(segment: Segment, limit: number, from: string | undefined, until: EpochMs): Promise<ScanPage> {
+      const filter: Filter = {
+        text: 'attribute_not_exists(#due) AND (#status IN (:progress, :accepted, :unknown) OR attribute_exists(#outbox))',
+        names: { '#due': 'dueShard', '#status': 'status', '#outbox': 'outbox' },
+        values: { ':progress': 'in_progress', ':accepted': 'accepted', ':unknown': 'unknown' },
+      };
+      return scan(segment, filter, limit, from, until);
+    },
+
+    completedIn(
+      window: AuditWindow,
+      operations: readonly string[],
       limit: number,
       from: string | undefined,
       until: EpochMs,
     ): Promise<ScanPage> {
-      const open = { ':progress': 'in_progress', ':accepted': 'accepted', ':unknown': 'unknown' };
-      const input = {
-        TableName: tableName,
-        Segment: index,
-        TotalSegments: of,
-        Limit: limit,
-        FilterExpression:
-          '#sk = :record AND attribute_not_exists(#due) AND (#status IN (:progress, :accepted, :unknown) OR attribute_exists(#outbox))',
-        ProjectionExpression: '#pk',
-        ExpressionAttributeNames: {
-          '#pk': 'pk',
-          '#sk': 'sk',
-          '#due': 'dueShard',
-          '#status': 'status',
-          '#outbox': 'outbox',
-        },
-        ExpressionAttributeValues: { ':record': RECORD_SK, ...open },
-        ExclusiveStartKey: from === undefined ? undefined : (JSON.parse(from) as Item),
-      };
-      const page = await send(
-        (abortSignal) => documents.send(new ScanCommand(input), { abortSignal }),
-        until,
+      const named = Object.fromEntries(
+        operations.map((operation, index) => [`:operation${index}`, operation]),
       );
-      return {
-        pks: (page.Items ?? []).map(({ pk }) => String(pk)),
-        next: page.LastEvaluatedKey && JSON.stringify(page.LastEvaluatedKey),
+      const filter: Filter = {
+        text: `#status = :completed AND #at >= :from AND #at < :to AND #operation IN (${Object.keys(named).join(', ')})`,
+        names: { '#status': 'status', '#at': 'completedAt', '#operation': 'operation' },
+        values: { ':completed': 'completed', ':from': window.from, ':to': window.to, ...named },
       };
+      return scan({ index: 0, of: 1 }, filter, limit, from, until);
     },
 
     async due(

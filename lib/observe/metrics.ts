@@ -20,6 +20,7 @@ const metricUnits = {
   parked: 'Count',
   'outbox.delivered': 'Count',
   'outbox.failed': 'Count',
+  'audit.mismatch': 'Count',
   'webhook.rejected': 'Count',
   'webhook.unmatched': 'Count',
   'reserve.latency_ms': 'Milliseconds',

@@ -1,5 +1,5 @@
 import { StoreUnavailable } from '../core/errors.ts';
-import { schedule, ttlAfter } from '../core/policy.ts';
+import { expiryAfter, schedule, ttlAfter } from '../core/policy.ts';
 import {
   type Due,
   type EpochMs,
@@ -204,11 +204,9 @@ export function outboxDelivery<W>(ports: DeliveryPorts<W>) {
     const now = clock();
     const call = { until: Math.max(until, now + TRY_MIN_MS) };
     if (record.status === 'completed') {
-      // Late deliveries leave it as long as any other delayed write could still be on its way.
-      const ttl = Math.max(
-        ttlAfter(declared.policy, record.expiresAt),
-        Math.ceil(now / 1_000) + schedule.ttlMarginSeconds,
-      );
+      // A late delivery is still audited against its record, so that one stays for as long as any other after its charge.
+      const deliveredUntil = expiryAfter(declared.policy, now);
+      const ttl = Math.max(ttlAfter(declared.policy, record.expiresAt), deliveredUntil.ttl);
       const moved = await ledger.deliver(record, ttl, call);
       return moved.kind === 'moved' ? told(record) : 'nothing';
     }

@@ -263,6 +263,9 @@ describe('no try leaves too late', () => {
       const body = { set: 'nobody', chunks: 1 };
       return ledger.reply('pk', { ...response, length: 1, crc: 1, body }, call);
     },
+    unwatched: (ledger, call) => ledger.unwatched({ index: 0, of: 1 }, 1, undefined, call),
+    completedIn: (ledger, call) =>
+      ledger.completedIn({ from: START, to: LATER }, ['POST /payments'], 1, undefined, call),
     due: (ledger, call) => ledger.due('due#0', START, 1, undefined, call),
     reserve: (ledger, call) => ledger.reserve(claimOf(), execute, call),
     complete: async (ledger, call) =>

@@ -93,7 +93,16 @@ export interface Change {
   readonly at: number;
 }
 
-const RECORD_READS = new Set(['read', 'reply', 'stepResult', 'audits', 'request', 'unwatched', 'due']);
+const RECORD_READS = new Set([
+  'read',
+  'reply',
+  'stepResult',
+  'audits',
+  'request',
+  'unwatched',
+  'completedIn',
+  'due',
+]);
 
 type World = ReturnType<typeof bankWorld>;
 

@@ -412,4 +412,27 @@ const due = [
   }),
 ];
 
-export const others = [...lapses, ...settlements, ...delivery, ...due];
+const scans = [
+  contractCase('what was completed in a window is found by its time and operation', async ({ ledger }) => {
+    const operation = `POST /${randomUUID()}`;
+    const done = async (now: number, name = operation) =>
+      (await completedBy(ledger, await inProgress(ledger, { operation: name }), outcomeAt(now))).pk;
+    const inside = [await done(START), await done(LATER - 1)];
+    await done(START - 1);
+    await done(LATER);
+    await done(START, `POST /${randomUUID()}`);
+    await inProgress(ledger, { operation });
+    const failed = await inProgress(ledger, { operation });
+    await ledger.release(failed, failureAt(START));
+    const found: string[] = [];
+    let next: string | undefined;
+    do {
+      const page = await ledger.completedIn({ from: START, to: LATER }, ['POST /x', operation], 3, next);
+      found.push(...page.pks);
+      next = page.next;
+    } while (next !== undefined);
+    assert.deepEqual(found.sort(), inside.sort());
+  }),
+];
+
+export const others = [...scans, ...lapses, ...settlements, ...delivery, ...due];
