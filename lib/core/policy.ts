@@ -101,6 +101,12 @@ export const schedule = {
   /** As long as Lambda lets any function run: so long a resumed attempt may still call a provider. */
   runMaxMs: 15 * MINUTE_MS,
 
+  /**
+   * One question to a provider, or one invocation: most answer within a second, and their own retries fit into it. A sweep of
+   * a minute still gets to ask others when some never answer.
+   */
+  askMs: 10 * SECOND_MS,
+
   /** One delivery: as long as Stripe's own client waits at the most. */
   deliverMs: 80 * SECOND_MS,
 

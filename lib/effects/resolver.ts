@@ -29,8 +29,14 @@ export type Verdict =
   /** Ask again, after so long if it knows how long. */
   | { readonly kind: 'undetermined'; readonly retryAfterMs?: number };
 
-/** Asks the provider what became of an operation. Reconciliation calls it; a request never waits for it. */
-export type Resolver = (operation: UnknownOperation) => Verdict | Promise<Verdict>;
+/**
+ * Asks the provider what became of an operation. Reconciliation calls it; a request never waits for it. After ten seconds
+ * nobody waits for it any more: then its signal aborts, and it is asked again later.
+ */
+export type Resolver = (
+  operation: UnknownOperation,
+  context: { readonly signal: AbortSignal },
+) => Verdict | Promise<Verdict>;
 
 export function executed(result?: unknown, step?: string): Verdict {
   return { kind: 'executed', result, ...(step !== undefined && { step }) };

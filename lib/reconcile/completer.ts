@@ -1,6 +1,7 @@
 import { InvalidArgument } from '../core/errors.ts';
 import { schedule } from '../core/policy.ts';
 import type { EpochMs, InProgress } from '../core/record.ts';
+import { inTime } from '../effects/in-time.ts';
 import { requireFunctions, requireKnown, requireLedger, requireOptions } from '../effects/option-checks.ts';
 import { completionEvent } from '../http/completion.ts';
 import type { Ledger } from '../ledger/ledger.ts';
@@ -80,7 +81,7 @@ export function completion<W>(ports: CompletionPorts<W>): (record: InProgress) =
       return (await park(ports, record, 'completions_exhausted')) ? 'parked' : 'fenced';
     }
     if ((await ledger.watch(record, due)).kind === 'fenced') return 'fenced';
-    await invoke(request.function, completionEvent(request.event, record));
+    await inTime(schedule.askMs, () => invoke(request.function, completionEvent(request.event, record)));
     report.tell(record, 'info', 'completion_invoked', { attempt: record.attempt });
     return 'invoked';
   };

@@ -88,8 +88,8 @@ export function dispatcher<W>(options: DispatchOptions<W>): Dispatcher {
 }
 
 /** Its outbox has just come into being. Our own notes on it come by here too, and are no reason to start again. */
-function isFresh({ before, after, hasOutbox }: RecordChange): boolean {
-  return hasOutbox && before !== after;
+function isFresh({ before, after }: RecordChange): boolean {
+  return after?.hasOutbox === true && before?.status !== after.status;
 }
 
 function checked<W>(options: DispatchOptions<W>) {

@@ -1,6 +1,8 @@
 import { eventKey, stepKey } from '../core/downstream-key.ts';
 import { InvalidArgument } from '../core/errors.ts';
+import { schedule } from '../core/policy.ts';
 import { type EpochMs, type LedgerRecord, openStep, type Unknown } from '../core/record.ts';
+import { inTime, NoAnswer } from '../effects/in-time.ts';
 import type { Resolver, UnknownOperation, Verdict } from '../effects/resolver.ts';
 import type { Ledger, Moved, SettleTo } from '../ledger/ledger.ts';
 import { nameOf, type Report } from '../observe/report.ts';
@@ -19,7 +21,7 @@ export type Judged =
   | { readonly kind: 'tooEarly'; readonly at: EpochMs }
   | { readonly kind: 'undetermined'; readonly retryAfterMs: number | undefined }
   /** Whoever was asked failed, or said what cannot be kept: asking again may help. */
-  | { readonly kind: 'failed'; readonly error: string }
+  | { readonly kind: 'failed'; readonly error: string; readonly silent?: boolean }
   /** It speaks of no effect that the record knows of: asking again will not help. */
   | { readonly kind: 'withoutEffect' };
 
@@ -28,12 +30,15 @@ export function judgement<W>(ports: JudgePorts<W>) {
   const { ledger, clock, report } = ports;
   const { settlesAt, executedTo, notExecutedTo } = verdicts(ports);
 
-  return async function judge(record: Unknown, ask: Resolver): Promise<Judged> {
+  /** Whoever is asked has until then, and `askMs` at the most. */
+  return async function judge(record: Unknown, ask: Resolver, until: EpochMs): Promise<Judged> {
     let verdict: Verdict;
     try {
-      verdict = checkedVerdict(record, await ask(await seenBy(record)));
+      const operation = await seenBy(record);
+      const waitMs = Math.min(schedule.askMs, until - clock());
+      verdict = checkedVerdict(record, await inTime(waitMs, (signal) => ask(operation, { signal })));
     } catch (error) {
-      return { kind: 'failed', error: nameOf(error) };
+      return { kind: 'failed', error: nameOf(error), silent: error instanceof NoAnswer };
     }
     switch (verdict.kind) {
       case 'undetermined':

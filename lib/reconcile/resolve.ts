@@ -8,17 +8,18 @@ export interface ResolvePorts<W> extends JudgePorts<W> {
   readonly random: () => number;
 }
 
-export type Resolution = 'settled' | 'rescheduled' | 'parked' | 'fenced';
+/** `silent`: rescheduled, because whoever was asked did not answer at all. */
+export type Resolution = 'settled' | 'rescheduled' | 'silent' | 'parked' | 'fenced';
 
 /** Asks what became of an operation, and moves its record accordingly. What nobody knows stays unknown. */
 export function resolution<W>(ports: ResolvePorts<W>) {
   const { ledger, policyOf, clock, random, report } = ports;
   const judge = judgement(ports);
 
-  return async function resolve(record: Unknown): Promise<Resolution> {
+  return async function resolve(record: Unknown, until: EpochMs): Promise<Resolution> {
     const { resolver } = policyOf(record.operation);
     if (!resolver) return putAside(record, 'no_resolver');
-    const judged = await judge(record, resolver);
+    const judged = await judge(record, resolver, until);
     switch (judged.kind) {
       case 'settled':
       case 'fenced':
@@ -27,8 +28,10 @@ export function resolution<W>(ports: ResolvePorts<W>) {
         return wait(record, judged.at);
       case 'undetermined':
         return reschedule(record, 'undetermined', judged.retryAfterMs);
-      case 'failed':
-        return reschedule(record, judged.error);
+      case 'failed': {
+        const put = await reschedule(record, judged.error);
+        return judged.silent && put === 'rescheduled' ? 'silent' : put;
+      }
       case 'withoutEffect':
         return putAside(record, 'verdict_without_effect');
       default:

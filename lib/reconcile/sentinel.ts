@@ -1,6 +1,8 @@
 import type { DynamoDBBatchResponse } from 'aws-lambda';
 import { eachOf } from '../core/each-of.ts';
+import { RecordUnreadable } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
+import { paired } from '../core/pairing.ts';
 import { defaultPolicy } from '../core/policy.ts';
 import { type EpochMs, type InProgress, lapsesAt, leasePassed, type Status } from '../core/record.ts';
 import { requireFunctions, requireKnown, requireLedger, requireOptions } from '../effects/option-checks.ts';
@@ -34,29 +36,7 @@ const OPTIONS = [
 /** What is counted of a batch, whoever it belongs to. */
 const ALL = { pk: '-', tenant: '-', operation: 'all' };
 
-const OPEN: ReadonlySet<Status | undefined> = new Set(['in_progress', 'accepted', 'unknown'] as const);
-
-/** The changes that leave a reservation without its end, and how many reservations there were. */
-interface Pairing {
-  readonly leftovers: readonly RecordChange[];
-  readonly reservations: number;
-}
-
-/**
- * Pairs each reservation of a batch with its end, by record: the last change of a record decides, in the order of the
- * stream, which is the order of its writes. Duplicates and reordering can only make a leftover of what is none, which costs
- * one refused write, or hide one behind a later change that will come by itself.
- */
-export function paired(changes: readonly RecordChange[]): Pairing {
-  const last = new Map<string, RecordChange>();
-  const reserved = new Set<string>();
-  for (const change of changes) {
-    if (change.after === 'in_progress') reserved.add(change.pk);
-    last.set(change.pk, change);
-  }
-  const leftovers = [...last.values()].filter(({ after, isDue }) => after === 'in_progress' && !isDue);
-  return { leftovers, reservations: reserved.size };
-}
+const OPEN: ReadonlySet<Status> = new Set(['in_progress', 'accepted', 'unknown'] as const);
 
 /**
  * Watches over what is reserved: a reservation that does not end within its batch gets its place in the due index, where the
@@ -67,7 +47,7 @@ export function sentinel<W>(
 ): (event: unknown, context: object) => Promise<DynamoDBBatchResponse> {
   requireOptions(options, 'sentinel()');
   requireKnown(options, OPTIONS, 'sentinel()');
-  requireLedger(options.ledger, 'sentinel()', ['watch']);
+  requireLedger(options.ledger, 'sentinel()', ['watch', 'read']);
   requireFunctions(options, ['metrics', 'log', 'clock']);
   const { ledger, sweeper, clock = Date.now } = options;
   const { measure, tell } = reporter(clock, options.metrics, options.log);
@@ -81,11 +61,9 @@ export function sentinel<W>(
     const failed: RecordChange[] = [];
     await eachOf(leftovers, limits.sweepConcurrency, async (change) => {
       try {
-        await watch(recordOfImage(change.image) as InProgress, until);
+        await watch(change, until);
       } catch (error) {
-        tell(unread(change.pk), 'error', 'sentinel_failed', {
-          reason: nameOf(error),
-        });
+        say(change.pk, 'sentinel_failed', error);
         failed.push(change);
       }
     });
@@ -97,22 +75,61 @@ export function sentinel<W>(
 
   /** TTL ends what is finished. Whatever else is removed takes the only evidence of an open outcome with it. */
   function countRemoved(changes: readonly RecordChange[]): void {
-    const removed = changes.filter(({ before, after }) => before !== undefined && after === undefined);
-    const evidence = removed.filter(({ before, hadOutbox }) => hadOutbox || OPEN.has(before));
+    const removed = changes.flatMap(({ pk, before, after }) => (before && !after ? [{ pk, ...before }] : []));
+    const evidence = removed.filter(({ status, hasOutbox }) => hasOutbox || OPEN.has(status));
     if (removed.length > 0) measure(ALL, { 'ttl_pruned.count': removed.length - evidence.length });
-    for (const { pk, before = '' } of evidence) {
+    for (const { pk, status } of evidence) {
       measure(ALL, { evidence_removed: 1 });
-      tell(unread(pk), 'error', 'evidence_removed', { reason: before });
+      tell(unread(pk), 'error', 'evidence_removed', { reason: status });
     }
   }
 
   /** As the stream showed it: if it has moved on since, the write is refused, and nobody needs to watch it. */
-  async function watch(record: InProgress, until: EpochMs): Promise<void> {
+  async function watch(change: RecordChange, until: EpochMs): Promise<void> {
+    const record = await shown(change, until);
+    if (!record) return;
     const now = clock();
     const at = Math.max(now, lapsesAt(record, skewMs));
     const placed = await ledger.watch(record, waitPlace(record, at), { until });
     if (placed.kind === 'fenced') return;
     tell(record, 'info', 'watched', { attempt: record.attempt });
-    if (sweeper && leasePassed(record, now, skewMs)) await sweeper.look(placed.record, until);
+    if (leasePassed(record, now, skewMs)) await lookNow(record.pk, until);
+  }
+
+  /**
+   * The record of a change, from its image. An image that cannot be read would come again and again, and hold up all that
+   * stand behind it in the shard; so the table is asked instead. What is unreadable there as well stays where it is, open
+   * and without a TTL, and the backstop names it every day.
+   */
+  async function shown(change: RecordChange, until: EpochMs): Promise<InProgress | undefined> {
+    try {
+      return recordOfImage(change.image) as InProgress;
+    } catch (error) {
+      say(change.pk, 'image_unreadable', error);
+    }
+    try {
+      const record = await ledger.read(change.pk, { until });
+      return record?.status === 'in_progress' && !record.due ? record : undefined;
+    } catch (error) {
+      if (!(error instanceof RecordUnreadable)) throw error; // The store may answer the next time.
+      measure(ALL, { 'reconcile.failed.count': 1 });
+      say(change.pk, 'record_unreadable', error);
+      return undefined;
+    }
+  }
+
+  /** Read anew: steps may have begun since the stream showed it. It is watched by now, so the sweep does what fails here. */
+  async function lookNow(pk: string, until: EpochMs): Promise<void> {
+    if (!sweeper) return;
+    try {
+      const record = await ledger.read(pk, { until });
+      if (record) await sweeper.look(record, until);
+    } catch (error) {
+      say(pk, 'sentinel_failed', error);
+    }
+  }
+
+  function say(pk: string, decision: string, error: unknown): void {
+    tell(unread(pk), 'error', decision, { reason: nameOf(error) });
   }
 }

@@ -34,12 +34,15 @@ export interface SweepOptions<W = unknown> extends OperationOptions {
   readonly newId?: () => string;
 }
 
-/** What one run did, by what became of the records: `unknown`, `failed_retryable`, `invoked`, `settled`, `parked`, … */
+/**
+ * What one run did, by what became of the records: `unknown`, `failed_retryable`, `invoked`, `settled`, `parked`, …
+ * `failed` counts records, and shards whose list could not be read.
+ */
 export interface Swept {
   readonly looked: number;
   readonly done: Readonly<Record<string, number>>;
   readonly failed: number;
-  /** Time ended before the list did; the next run goes on. */
+  /** Otherwise time ended before the list did, or a part of it could not be read; the next run goes on. */
   readonly complete: boolean;
 }
 
@@ -62,6 +65,26 @@ const OPTIONS = [
   'random',
   'newId',
 ] as const satisfies readonly (keyof SweepOptions)[];
+
+/** What is counted of a run, whoever it belongs to. */
+const ALL = { pk: '-', tenant: '-', operation: 'all' };
+
+/**
+ * Once is a slow answer, so often is a provider that is away: what else it is to be asked in this run would only wait as
+ * long, and hold up what waits for others.
+ */
+const SILENCES = 2;
+
+/** What one run knows so far. */
+interface Run {
+  readonly until: EpochMs;
+  readonly done: Record<string, number>;
+  looked: number;
+  failed: number;
+  complete: boolean;
+  /** How often whoever is asked about an operation did not answer. */
+  readonly silences: Map<string, number>;
+}
 
 /** One page of one shard: small enough to be worked off within the time that is left. */
 const PAGE = 25;
@@ -89,37 +112,56 @@ export function sweeper<W>(options: SweepOptions<W>): Sweep {
 
   async function handle(_event: unknown, context: object): Promise<Swept> {
     const until = workUntil(context, clock());
-    const done: Record<string, number> = {};
-    let [looked, failed, inTime] = [0, 0, true];
-    await eachOf(dueShards(), limits.sweepConcurrency, async (shard) => {
-      const all = await sweepShard(shard);
-      inTime &&= all;
+    const run: Run = { until, done: {}, looked: 0, failed: 0, complete: true, silences: new Map() };
+    const shards = dueShards();
+    const unasked: unknown[] = [];
+    await eachOf(shards, limits.sweepConcurrency, async (shard) => {
+      try {
+        if (!(await sweepShard(shard, run))) run.complete = false;
+      } catch (error) {
+        run.complete = false;
+        run.failed += 1;
+        unasked.push(error);
+        report.measure(ALL, { 'store.error.count': 1 });
+        report.tell(ALL, 'error', 'shard_failed', { reason: nameOf(error) });
+      }
     });
-    return { looked, done, failed, complete: inTime };
-
-    async function sweepShard(shard: string): Promise<boolean> {
-      const before = clock(); // What is put off meanwhile is for the next run.
-      let next: string | undefined;
-      do {
-        if (clock() >= until) return false;
-        const page = await ledger.due(shard, before, PAGE, next, { until });
-        for (const { pk } of page.entries) {
-          if (clock() >= until) return false;
-          looked += 1;
-          const what = await lookAt(pk, until);
-          if (what === undefined) failed += 1;
-          else done[what] = (done[what] ?? 0) + 1;
-        }
-        next = page.next;
-      } while (next !== undefined);
-      return true;
-    }
+    const { done, looked, failed, complete } = run;
+    report.measure(ALL, { 'sweep.looked': looked, 'sweep.failed': failed });
+    // No run at all, then: Lambda counts it as an error, and whoever waits for the next heartbeat waits in vain.
+    if (unasked.length === shards.length) throw unasked[0];
+    report.measure(ALL, { 'sweep.run': 1 });
+    return { looked, done, failed, complete };
   }
 
-  async function lookAt(pk: string, until: EpochMs): Promise<string | undefined> {
+  async function sweepShard(shard: string, run: Run): Promise<boolean> {
+    const { until } = run;
+    const before = clock(); // What is put off meanwhile is for the next run.
+    let next: string | undefined;
+    do {
+      if (clock() >= until) return false;
+      const page = await ledger.due(shard, before, PAGE, next, { until });
+      for (const { pk } of page.entries) {
+        if (clock() >= until) return false;
+        run.looked += 1;
+        const what = await lookAt(pk, run);
+        if (what === undefined) run.failed += 1;
+        else run.done[what] = (run.done[what] ?? 0) + 1;
+      }
+      next = page.next;
+    } while (next !== undefined);
+    return true;
+  }
+
+  async function lookAt(pk: string, { until, silences }: Run): Promise<string | undefined> {
     try {
       const record = await ledger.read(pk, { until });
-      return record ? await look(record, until) : 'nothing';
+      if (!record) return 'nothing';
+      const silent = silences.get(record.operation) ?? 0;
+      if (record.status === 'unknown' && silent >= SILENCES) return 'put_off'; // It stays due: the next run asks it first.
+      const what = await look(record, until);
+      if (what === 'silent') silences.set(record.operation, silent + 1);
+      return what;
     } catch (error) {
       report.measure(unread(pk), { 'reconcile.failed.count': 1 });
       report.tell(unread(pk), 'error', 'sweep_failed', { reason: nameOf(error) });
@@ -130,7 +172,7 @@ export function sweeper<W>(options: SweepOptions<W>): Sweep {
   async function look(record: LedgerRecord, until: EpochMs): Promise<string> {
     if (!isDue(record)) return 'nothing'; // The index is behind the record.
     if (record.status === 'in_progress') return abandoned(record, until);
-    if (record.status === 'unknown') return resolve(record);
+    if (record.status === 'unknown') return resolve(record, until);
     if (isUndelivered(record)) return dispatcher ? dispatcher.redrive(record.pk, until) : 'nothing';
     return 'nothing';
   }

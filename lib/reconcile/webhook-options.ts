@@ -47,7 +47,11 @@ export interface WebhookOptions<E extends WebhookEvent = WebhookEvent, W = unkno
   /** Where the provider carries no metadata, this may look up what it calls its object. */
   readonly subject: (event: E) => WebhookSubject | undefined | Promise<WebhookSubject | undefined>;
   /** Asks the provider what became of the operation; never takes the event's word. Default: the operation's resolver. */
-  readonly fetch?: (event: E, operation: UnknownOperation) => Verdict | Promise<Verdict>;
+  readonly fetch?: (
+    event: E,
+    operation: UnknownOperation,
+    context: { readonly signal: AbortSignal },
+  ) => Verdict | Promise<Verdict>;
   readonly metrics?: MetricSink;
   readonly log?: LogSink;
   readonly clock?: () => EpochMs;

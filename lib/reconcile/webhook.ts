@@ -4,6 +4,7 @@ import { schedule } from '../core/policy.ts';
 import type { EpochMs, InProgress, LedgerRecord, Reply, Unknown } from '../core/record.ts';
 import { reconciledPolicies } from '../effects/operations.ts';
 import { remainingMs } from '../effects/remaining.ts';
+import type { Resolver } from '../effects/resolver.ts';
 import { type RenderedReply, renderReply } from '../http/render.ts';
 import { type HttpRequest, readEvent } from '../http/request.ts';
 import { acknowledged, comeAgain, unchecked, unreadableEvent, unsigned } from '../http/webhook.ts';
@@ -19,6 +20,9 @@ import {
 
 /** Kept back from the invocation, to answer. */
 const ANSWER_MS = 500;
+
+/** Kept back as well, to write down what was learnt and that the event is handled. */
+const SETTLE_MS = 2_000;
 
 /** As long as a gateway waits at the most. */
 const UNKNOWN_REMAINING_MS = 29_000;
@@ -145,7 +149,7 @@ export function webhook<W, E extends WebhookEvent = WebhookEvent>(
     if (claimed.kind === 'busy') return again(claimed.retryAfterMs);
     const mine = claimed.record;
     try {
-      const handled = await asked(event, record);
+      const handled = await asked(event, record, deadline);
       if (handled.kind === 'again') await leave(mine, 'not_settled', deadline);
       else if (!(await done(mine, acknowledged(), storeUntil(deadline)))) return again();
       return handled;
@@ -155,10 +159,14 @@ export function webhook<W, E extends WebhookEvent = WebhookEvent>(
     }
   }
 
-  async function asked(event: E, record: Unknown): Promise<Handled> {
+  async function asked(event: E, record: Unknown, deadline: EpochMs): Promise<Handled> {
     const { resolver } = policyOf(record.operation);
-    const source = fetch ? (operation: Parameters<typeof fetch>[1]) => fetch(event, operation) : resolver;
-    const judged: Judged = source ? await judge(record, source) : { kind: 'failed', error: 'no_resolver' };
+    const source: Resolver | undefined = fetch
+      ? (operation, context) => fetch(event, operation, context)
+      : resolver;
+    const judged: Judged = source
+      ? await judge(record, source, deadline - SETTLE_MS)
+      : { kind: 'failed', error: 'no_resolver' };
     switch (judged.kind) {
       case 'settled':
         return DONE;

@@ -1,12 +1,14 @@
-import { GetItemCommand } from '@aws-sdk/client-dynamodb';
+import { GetItemCommand, UpdateItemCommand } from '@aws-sdk/client-dynamodb';
 import { describe, expect, it } from 'vitest';
+import { StoreUnavailable } from '../../lib/core/errors.ts';
 import type { InProgress, LedgerRecord } from '../../lib/core/record.ts';
 import { dynamoDbLedger } from '../../lib/ledger/dynamodb.ts';
 import { recordOfImage } from '../../lib/ledger/image.ts';
 import { dueShard } from '../../lib/ledger/schema.ts';
 import type { LogEntry } from '../../lib/observe/log.ts';
 import type { Sample } from '../../lib/observe/metrics.ts';
-import { paired, sentinel } from '../../lib/reconcile/sentinel.ts';
+import { backstop } from '../../lib/reconcile/backstop.ts';
+import { sentinel } from '../../lib/reconcile/sentinel.ts';
 import { recordChanges } from '../../lib/reconcile/stream.ts';
 import { sweeper } from '../../lib/reconcile/sweep.ts';
 import {
@@ -51,7 +53,7 @@ function world() {
   }
 
   return {
-    ...{ ledger, time, measured, logged, image },
+    ...{ ledger, time, measured, logged, image, quiet },
     reserve: async (
       effects: 'transactional' | 'steps' | 'opaque' = 'opaque',
       request?: { function: string; event: Uint8Array },
@@ -162,17 +164,111 @@ describe('a reservation', () => {
     expect(recordOfImage(await image(mine.pk))).toEqual(saved);
   });
 
-  it('that cannot be watched is reported, and the others are watched all the same', async () => {
-    const { reserve, change, batch, ledger, logged } = world();
+  it('that has begun an effect since the stream showed it is moved as it is, not as it was', async () => {
+    const { reserve, change, batch, ledger, time } = world();
+    const mine = await reserve('steps');
+    const reserved = await change(mine.pk);
+    await ledger.openStep(mine, 'charge', START + 1);
+    time.now = LAPSED;
+    expect(await batch(reserved)).toEqual([]);
+    expect(await ledger.read(mine.pk)).toMatchObject({ status: 'unknown', errorCode: 'open_effect' });
+  });
+
+  it('whose move fails is watched all the same, and does not come again', async () => {
+    const { reserve, change, ledger, time, logged, quiet } = world();
+    const mine = await reserve('transactional');
+    const reserved = await change(mine.pk);
+    time.now = LAPSED;
+    const look = async () => Promise.reject(new TypeError('secret'));
+    const watch = sentinel({ ledger, sweeper: { look }, ...quiet });
+    expect(await watch({ Records: [reserved] }, {})).toEqual({ batchItemFailures: [] });
+    expect(await ledger.read(mine.pk)).toMatchObject({ status: 'in_progress', due: { at: LAPSED } });
+    expect(logged.at(-1)).toMatchObject({ decision: 'sentinel_failed', reason: 'TypeError' });
+  });
+
+  it('that the store cannot take is reported, and the others are watched all the same', async () => {
+    const { reserve, change, ledger, logged, quiet } = world();
     const [good, bad] = [await reserve(), await reserve()];
-    const damaged = await change(bad.pk);
-    const { owner: _, ...image } = damaged.dynamodb.NewImage ?? {};
-    const changes = [{ dynamodb: { ...damaged.dynamodb, NewImage: image } }, await change(good.pk)];
-    expect(await batch(...changes)).toEqual([{ itemIdentifier: damaged.dynamodb.SequenceNumber }]);
+    const [unlucky, lucky] = [await change(bad.pk), await change(good.pk)];
+    const broken: typeof ledger = {
+      ...ledger,
+      watch: (from, due, call) =>
+        from.pk === bad.pk ? Promise.reject(new StoreUnavailable('away')) : ledger.watch(from, due, call),
+    };
+    const watch = sentinel({ ledger: broken, ...quiet });
+    expect(await watch({ Records: [unlucky, lucky] }, {})).toEqual({
+      batchItemFailures: [{ itemIdentifier: unlucky.dynamodb.SequenceNumber }],
+    });
     expect(await ledger.read(good.pk)).toHaveProperty('due');
     expect(logged).toContainEqual(
-      expect.objectContaining({ decision: 'sentinel_failed', reason: 'RecordUnreadable' }),
+      expect.objectContaining({ decision: 'sentinel_failed', reason: 'StoreUnavailable' }),
     );
+  });
+});
+
+describe('an image that cannot be read', () => {
+  type Change = Awaited<ReturnType<ReturnType<typeof world>['change']>>;
+  const damaged: Readonly<Record<string, (image: object) => object>> = {
+    'lacks its owner': ({ ...image }) => Object.assign(image, { owner: undefined }),
+    'has no operation and no attempt': ({ ...image }) =>
+      Object.assign(image, { operationId: undefined, attempt: { N: 'many' } }),
+    'is of a version to come': (image) => ({ ...image, v: { N: '99' } }),
+    'holds what no attribute is': (image) => ({ ...image, owner: { X: 1 } }),
+  };
+  const withImage = ({ dynamodb }: Change, damage: (image: object) => object) => ({
+    dynamodb: { ...dynamodb, NewImage: JSON.parse(JSON.stringify(damage(dynamodb.NewImage ?? {}))) },
+  });
+
+  for (const [how, damage] of Object.entries(damaged)) {
+    it(`because it ${how} is looked up in the table, and watched as it is there`, async () => {
+      const { reserve, change, batch, ledger, logged } = world();
+      const mine = await reserve();
+      expect(await batch(withImage(await change(mine.pk), damage))).toEqual([]);
+      expect(await ledger.read(mine.pk)).toHaveProperty('due.at', mine.leaseUntil + SKEW_MS + 1);
+      expect(logged[0]).toMatchObject({ decision: 'image_unreadable', level: 'error' });
+    });
+  }
+
+  it('is no reason to watch what has ended since', async () => {
+    const { reserve, change, batch, ledger } = world();
+    const mine = await reserve();
+    const reserved = withImage(await change(mine.pk), (image) => ({ ...image, v: { N: '99' } }));
+    const done = await completedBy(ledger, mine, outcomeAt(START));
+    expect(await batch(reserved)).toEqual([]);
+    expect(await ledger.read(mine.pk)).toEqual(done);
+  });
+
+  it('in the table either is said, counted and left alone: the shard goes on, and the backstop finds it', async () => {
+    const { reserve, change, batch, ledger, logged, measured, image, quiet } = world();
+    const [bad, good] = [await reserve(), await reserve()];
+    await table.client.send(
+      new UpdateItemCommand({
+        TableName: table.tableName,
+        Key: { pk: { S: bad.pk }, sk: { S: 'record' } },
+        UpdateExpression: 'SET v = :new',
+        ExpressionAttributeValues: { ':new': { N: '99' } },
+      }),
+    );
+    const before = await image(bad.pk);
+    expect(await batch(await change(bad.pk), await change(good.pk))).toEqual([]);
+    expect(await image(bad.pk)).toEqual(before);
+    expect(await ledger.read(good.pk)).toHaveProperty('due');
+    expect(logged).toContainEqual(
+      expect.objectContaining({ decision: 'record_unreadable', reason: 'RecordUnreadable' }),
+    );
+    expect(measured).toContainEqual(expect.objectContaining({ metrics: { 'reconcile.failed.count': 1 } }));
+    const { failed } = await backstop({ ledger, pauseMs: 0, ...quiet })({}, {});
+    expect(failed).toBe(1);
+  });
+
+  it('comes again while the table does not answer', async () => {
+    const { reserve, change, ledger, quiet } = world();
+    const mine = await reserve();
+    const reserved = withImage(await change(mine.pk), (image) => ({ ...image, v: { N: '99' } }));
+    const read = async () => Promise.reject(new StoreUnavailable('away'));
+    const watch = sentinel({ ledger: { ...ledger, read }, ...quiet });
+    const { batchItemFailures } = await watch({ Records: [reserved] }, {});
+    expect(batchItemFailures).toEqual([{ itemIdentifier: reserved.dynamodb.SequenceNumber }]);
   });
 });
 
@@ -187,7 +283,8 @@ describe('a record that is removed', () => {
 
   it('is counted when its time was over, and raises an alarm when its outcome was open', async () => {
     const { batch, measured, logged } = world();
-    expect(await batch(removed('completed'), removed('failed_retryable'))).toEqual([]);
+    const byLocal = { ...removed('completed'), eventName: 'UNKNOWN_TO_SDK_VERSION' }; // DynamoDB Local's word for it.
+    expect(await batch(byLocal, removed('failed_retryable'))).toEqual([]);
     expect(measured.map(({ metrics }) => metrics)).toEqual([{ 'ttl_pruned.count': 2 }]);
     expect(logged).toEqual([]);
     await batch(removed('in_progress'), removed('accepted'), removed('unknown'), removed('completed', true));
@@ -199,44 +296,25 @@ describe('a record that is removed', () => {
   });
 });
 
-describe('pairing', () => {
-  const stream = (pk: string, before: string | undefined, after: string | undefined, sk = 'record') => ({
-    dynamodb: {
-      Keys: { pk: { S: pk }, sk: { S: sk } },
-      OldImage: before === undefined ? undefined : { status: { S: before } },
-      NewImage: after === undefined ? undefined : { status: { S: after } },
-      SequenceNumber: '1',
-    },
-  });
-  const pairing = (...records: unknown[]) => {
-    const { leftovers, reservations } = paired(recordChanges({ Records: records }));
-    return { leftovers: leftovers.map(({ pk }) => pk), reservations };
-  };
-
-  it('counts a record once, and lets its last change decide', () => {
-    const [open, done] = [stream('a', undefined, 'in_progress'), stream('a', 'in_progress', 'completed')];
-    expect(pairing(open, open)).toEqual({ leftovers: ['a'], reservations: 1 });
-    expect(pairing(open, done)).toEqual({ leftovers: [], reservations: 1 });
-    expect(pairing(done)).toEqual({ leftovers: [], reservations: 0 });
-    expect(pairing(open, done, stream('a', 'failed_retryable', 'in_progress'))).toEqual({
-      leftovers: ['a'],
-      reservations: 1,
-    });
-  });
-
-  it('passes over what is no record, what was removed, and what is no batch', () => {
-    expect(pairing(stream('a', undefined, 'in_progress', 'body#x#000'))).toEqual({
-      leftovers: [],
-      reservations: 0,
-    });
-    expect(pairing(stream('a', 'completed', undefined))).toEqual({ leftovers: [], reservations: 0 });
-    expect(pairing({}, { dynamodb: {} })).toEqual({ leftovers: [], reservations: 0 });
-    expect(recordChanges(undefined)).toEqual([]);
-  });
-
-  it('leaves alone what is watched already', () => {
-    const watched = stream('a', 'in_progress', 'in_progress');
-    Object.assign(watched.dynamodb.NewImage ?? {}, { dueShard: { S: 'due#1' } });
-    expect(pairing(watched)).toEqual({ leftovers: [], reservations: 1 });
+describe('a batch of whatever a stream may carry', () => {
+  it('never fails for what is no record of ours', async () => {
+    const { batch, measured } = world();
+    const Keys = { pk: { S: 'a' }, sk: { S: 'record' } };
+    const SequenceNumber = '1';
+    const strange = [
+      ...[null, undefined, 'text', 7, [], {}, { dynamodb: null }, { dynamodb: 'x' }, { dynamodb: {} }],
+      ...[{ dynamodb: { Keys: 'pk', SequenceNumber } }, { dynamodb: { Keys: { pk: 'a' }, SequenceNumber } }],
+      { dynamodb: { Keys: { pk: { S: 'a' }, sk: { S: 'body#x#000' } }, SequenceNumber, NewImage: {} } },
+      { dynamodb: { Keys: { pk: { S: 'a' }, sk: { S: 'audit#x' } }, SequenceNumber } },
+      { dynamodb: { Keys: { id: { N: '1' } }, SequenceNumber, NewImage: { status: { S: 'in_progress' } } } },
+      { dynamodb: { Keys, NewImage: { status: { S: 'in_progress' } } } },
+      { dynamodb: { Keys, SequenceNumber, NewImage: { status: { N: '1' } } } },
+      { dynamodb: { Keys, SequenceNumber, NewImage: { status: null } } },
+      { dynamodb: { Keys, SequenceNumber, NewImage: { status: { S: 'of_tomorrow' } } } },
+    ];
+    expect(await batch(...strange)).toEqual([]);
+    expect(measured).toEqual([]);
+    for (const event of [undefined, null, 'text', {}, { Records: 'all' }])
+      expect(recordChanges(event)).toEqual([]);
   });
 });

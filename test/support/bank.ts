@@ -1,7 +1,7 @@
 import { marshall } from '@aws-sdk/util-dynamodb';
 import { stepKey } from '../../lib/core/downstream-key.ts';
 import { StoreUnavailable } from '../../lib/core/errors.ts';
-import { isOpen, type LedgerRecord } from '../../lib/core/record.ts';
+import { isOpen, type LedgerRecord, type Reply } from '../../lib/core/record.ts';
 import { scopePk } from '../../lib/core/scope.ts';
 import { delivered, refused } from '../../lib/effects/deliveries.ts';
 import { NotExecuted } from '../../lib/effects/errors.ts';
@@ -44,7 +44,7 @@ export type Fate =
   | 'completion unheard';
 
 /** Longer than any test takes: the middleware's own timers are real. */
-export const RUN_MS = 300_000;
+const RUN_MS = 300_000;
 const LEASE_MS = RUN_MS + 5_000;
 /** Inside the settling time of two minutes. */
 const LATE_MS = 60_000;
@@ -53,7 +53,7 @@ const ARN = 'arn:aws:lambda:eu-central-1:123456789012:function:payments:live';
 export const routes = ['/opaque', '/effect', '/step', '/plain', '/deferred', '/deduped'] as const;
 export type Route = (typeof routes)[number];
 
-export class Bank {
+class Bank {
   /** What was really done, by the key it was asked under. */
   readonly charges: string[] = [];
   readonly #late: { readonly key: string; readonly at: number; readonly dedupes: boolean }[] = [];
@@ -84,6 +84,15 @@ export class Bank {
   }
 }
 
+/** What somebody was told, and what the record said at that moment. */
+export interface Answer {
+  readonly pk: string;
+  readonly result: Result;
+  readonly record: LedgerRecord | undefined;
+  readonly reply: Reply | undefined;
+  readonly at: number;
+}
+
 /** One change that the ledger made, and the move that made it. */
 export interface Change {
   readonly move: string;
@@ -91,6 +100,12 @@ export interface Change {
   readonly before: LedgerRecord | undefined;
   readonly after: LedgerRecord | undefined;
   readonly at: number;
+}
+
+/** The parts of an event that name its record. */
+interface Requested {
+  readonly rawPath: Route;
+  readonly headers: { readonly 'idempotency-key'?: string };
 }
 
 const RECORD_READS = new Set([
@@ -114,6 +129,7 @@ export function bankWorld(create: (clock: () => number) => Ledger<unknown>, star
   const bank = new Bank();
   const rows: string[] = [];
   const changes: Change[] = [];
+  const answers: Answer[] = [];
   const stream: object[] = [];
   const invocations: Uint8Array[] = [];
   const frozen: (() => void)[] = [];
@@ -173,6 +189,12 @@ export function bankWorld(create: (clock: () => number) => Ledger<unknown>, star
     return new Promise<never>(() => {});
   }
 
+  /** Whoever waits is told the same, but it may wake up. */
+  async function freeze(): Promise<void> {
+    died();
+    await new Promise<void>((wake) => frozen.push(wake));
+  }
+
   /** One request to the bank, from inside the function or the dispatcher. */
   async function ask(
     key: string,
@@ -191,17 +213,15 @@ export function bankWorld(create: (clock: () => number) => Ledger<unknown>, star
     bank.charge(key, dedupes);
     if (fate === 'charges and times out') throw new Error('the bank did not answer in time');
     if (fate === 'dies after') return die();
-    if (fate === 'freezes after') {
-      died();
-      await new Promise<void>((wake) => frozen.push(wake));
-    }
+    if (fate === 'freezes after') await freeze();
     return { declined: false };
   }
 
+  /** With the time, so that what one attempt says can be told from what another does. */
   const answer = (id: string, { declined }: { readonly declined: boolean }) =>
     declined
-      ? { statusCode: 402, body: `{"declined":"${id}"}` }
-      : { statusCode: 201, body: `{"charge":"${id}"}` };
+      ? { statusCode: 402, body: `{"declined":"${id}","at":${time.now}}` }
+      : { statusCode: 201, body: `{"charge":"${id}","at":${time.now}}` };
 
   const resolver = ({ operationId, open }: UnknownOperation) => {
     if (bank.silent) return undetermined();
@@ -236,6 +256,7 @@ export function bankWorld(create: (clock: () => number) => Ledger<unknown>, star
           if (plan.fate.startsWith('dies')) await die();
           if (plan.fate === 'times out' || plan.fate === 'answers 500') throw new Error('before the commit');
           once.write(id);
+          if (plan.fate === 'freezes after') await freeze();
           return answer(id, { declined: false });
         case '/deferred':
         case '/deduped':
@@ -271,12 +292,26 @@ export function bankWorld(create: (clock: () => number) => Ledger<unknown>, star
   });
   const context = { invokedFunctionArn: ARN, getRemainingTimeInMillis: () => RUN_MS } as never;
 
+  /** Also of those who answer when nobody waits for them any more: their client may. */
+  async function answered({ rawPath, headers }: Requested, result: Result): Promise<Result> {
+    const key = headers['idempotency-key'];
+    if (key === undefined) return result; // The sweep had it invoked, and nobody is told.
+    const pk = pkOf(rawPath, key);
+    const record = await inner.read(pk);
+    const reply =
+      record?.status === 'completed' && !record.response.erasedAt
+        ? await inner.reply(pk, record.response)
+        : undefined;
+    answers.push({ pk, result, record, reply, at: time.now });
+    return result;
+  }
+
   async function run(event: unknown): Promise<Result | 'no answer'> {
     const dead = new Promise<'no answer'>((resolve) => {
       died = () => resolve('no answer');
     });
     const call = payments(event as never, context).then(
-      (result) => result as Result,
+      (result) => answered(event as Requested, result as Result),
       () => 'no answer' as const,
     );
     return Promise.race([call, dead]);
@@ -291,7 +326,7 @@ export function bankWorld(create: (clock: () => number) => Ledger<unknown>, star
   }
 
   return {
-    ...{ time, clock, bank, rows, changes, stream, invocations, frozen, pks, plan, ledger, inner },
+    ...{ time, clock, bank, rows, changes, answers, stream, invocations, frozen, pks, plan, ledger, inner },
     desk: operator({ ledger, operations, clock }),
     request: (route: Route, key: string, body: unknown = { amount: 5 }) =>
       run(post({ key, path: route, body })),
@@ -306,8 +341,14 @@ export function bankWorld(create: (clock: () => number) => Ledger<unknown>, star
       const { statusCode } = (await hook(event, { getRemainingTimeInMillis: () => RUN_MS })) as Result;
       return statusCode;
     },
+    /** What DynamoDB's TTL does, as the stream shows it. */
+    async prune() {
+      const before = await Promise.all([...pks].map((pk) => inner.read(pk)));
+      if ('prune' in inner && typeof inner.prune === 'function') inner.prune(time.now);
+      for (const record of before)
+        if (record && !(await inner.read(record.pk))) saw('prune', record.pk, record, undefined);
+    },
     search: () => search({}, { getRemainingTimeInMillis: () => RUN_MS }),
-    saw,
     advance(ms: number) {
       time.now += ms;
       bank.land(time.now);
