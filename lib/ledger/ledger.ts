@@ -32,6 +32,7 @@ import type {
   Undelivered,
   Unknown,
 } from '../core/record.ts';
+import type { Quotas } from './quotas.ts';
 
 /** A move that needs a condition either happens or finds the record as it is now: losing is a result, not an error. */
 export type Moved<R extends LedgerRecord> =
@@ -232,4 +233,7 @@ export interface Ledger<W = never> {
   /** Open records that are not where the sweep looks: reads the whole table, so it is for a rare and slow search. */
   unwatched(segment: Segment, limit: number, from?: string, call?: Until): Promise<ScanPage>;
   due(shard: string, before: EpochMs, limit: number, from?: string, call?: Until): Promise<DuePage>;
+
+  /** What is counted of tenants. Only who turns a quota on needs it. */
+  readonly quotas?: Quotas;
 }

@@ -2,7 +2,7 @@ import type { DynamoDBBatchResponse } from 'aws-lambda';
 import { eachOf } from '../core/each-of.ts';
 import { limits } from '../core/limits.ts';
 import { defaultPolicy } from '../core/policy.ts';
-import { type EpochMs, type InProgress, lapsesAt, leasePassed, type Status } from '../core/record.ts';
+import { type EpochMs, type InProgress, lapsesAt, leasePassed } from '../core/record.ts';
 import { requireFunctions, requireKnown, requireLedger, requireOptions } from '../effects/option-checks.ts';
 import { workUntil } from '../effects/remaining.ts';
 import { recordOfImage } from '../ledger/image.ts';
@@ -11,13 +11,16 @@ import type { LogSink } from '../observe/log.ts';
 import type { MetricSink } from '../observe/metrics.ts';
 import { nameOf, reporter, unread } from '../observe/report.ts';
 import { waitPlace } from './places.ts';
-import { type RecordChange, recordChanges } from './stream.ts';
+import { type QuotaLimits, quotaCounter, requireQuotaLimits } from './quota.ts';
+import { OPEN, type RecordChange, recordChanges } from './stream.ts';
 import type { Sweep } from './sweep.ts';
 
 export interface SentinelOptions<W = unknown> {
   readonly ledger: Ledger<W>;
   /** Looks at once at what is already abandoned. Without it the next sweep does. */
   readonly sweeper?: Pick<Sweep, 'look'>;
+  /** Counts the keys of each tenant; who takes more gets no new ones, where `quota` is on. Off by default. */
+  readonly quota?: QuotaLimits;
   readonly metrics?: MetricSink;
   readonly log?: LogSink;
   readonly clock?: () => EpochMs;
@@ -26,6 +29,7 @@ export interface SentinelOptions<W = unknown> {
 const OPTIONS = [
   'ledger',
   'sweeper',
+  'quota',
   'metrics',
   'log',
   'clock',
@@ -33,8 +37,6 @@ const OPTIONS = [
 
 /** What is counted of a batch, whoever it belongs to. */
 const ALL = { pk: '-', tenant: '-', operation: 'all' };
-
-const OPEN: ReadonlySet<Status | undefined> = new Set(['in_progress', 'accepted', 'unknown'] as const);
 
 /** The changes that leave a reservation without its end, and how many reservations there were. */
 interface Pairing {
@@ -69,8 +71,10 @@ export function sentinel<W>(
   requireKnown(options, OPTIONS, 'sentinel()');
   requireLedger(options.ledger, 'sentinel()', ['watch']);
   requireFunctions(options, ['metrics', 'log', 'clock']);
+  requireQuotaLimits(options.quota, options.ledger);
   const { ledger, sweeper, clock = Date.now } = options;
   const { measure, tell } = reporter(clock, options.metrics, options.log);
+  const count = quotaCounter(options.quota, { ledger, clock, measure, tell });
   const { skewMs } = defaultPolicy;
 
   return async (event, context) => {
@@ -92,6 +96,7 @@ export function sentinel<W>(
     if (reservations > 0) {
       measure(ALL, { leftover_ratio: leftovers.length / reservations });
     }
+    await count(changes, failed, until);
     return { batchItemFailures: failed.map(({ sequenceNumber }) => ({ itemIdentifier: sequenceNumber })) };
   };
 

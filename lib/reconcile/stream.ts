@@ -1,5 +1,5 @@
 import type { AttributeValue, DynamoDBRecord } from 'aws-lambda';
-import type { Status } from '../core/record.ts';
+import type { EpochMs, Status } from '../core/record.ts';
 import { RECORD_SK } from '../ledger/schema.ts';
 
 /** One change of a ledger record, as far as its reader needs to trust it: the rest is read from the table. */
@@ -15,7 +15,14 @@ export interface RecordChange {
   /** It is where the sweep looks already. */
   readonly isDue: boolean;
   readonly image: unknown;
+  /** Whose it is; unknown of an image that is damaged. */
+  readonly tenant: string | undefined;
+  readonly operation: string | undefined;
+  /** Set where an operation begins: not for a later attempt of it, and not for what is noted on one that runs. */
+  readonly begun: { readonly operationId: string; readonly at: EpochMs } | undefined;
 }
+
+export const OPEN: ReadonlySet<Status | undefined> = new Set(['in_progress', 'accepted', 'unknown'] as const);
 
 /** The changes of records in a batch; bodies, audit items and whatever else shares the table are none. */
 export function recordChanges(event: unknown): RecordChange[] {
@@ -38,8 +45,25 @@ function recordChange({ dynamodb }: DynamoDBRecord): RecordChange[] {
       hadOutbox: OldImage?.['outbox'] !== undefined,
       isDue: NewImage?.['dueShard'] !== undefined,
       image: NewImage,
+      tenant: textOf(NewImage?.['tenant'] ?? OldImage?.['tenant']),
+      operation: textOf(NewImage?.['operation'] ?? OldImage?.['operation']),
+      begun: begunIn(NewImage, textOf(OldImage?.['operationId'])),
     },
   ];
+}
+
+type Image = Readonly<Record<string, AttributeValue>>;
+
+function begunIn(image: Image | undefined, operationBefore: string | undefined): RecordChange['begun'] {
+  const operationId = textOf(image?.['operationId']);
+  const at = Number(numberOf(image?.['createdAt']));
+  if (textOf(image?.['status']) !== 'in_progress' || numberOf(image?.['attempt']) !== '1') return undefined;
+  if (operationId === undefined || operationId === operationBefore || !Number.isFinite(at)) return undefined;
+  return { operationId, at };
+}
+
+function numberOf(value: AttributeValue | undefined): string | undefined {
+  return value && 'N' in value ? value.N : undefined;
 }
 
 function textOf(value: AttributeValue | undefined): string | undefined {

@@ -13,6 +13,7 @@ const scripts: Readonly<Record<string, () => Promise<unknown>>> = {
   'test/examples/payments.ts': () => import('./payments.ts'),
   'test/examples/ride.ts': () => import('./ride.ts'),
   'test/examples/reconcile.ts': () => import('./reconcile.ts'),
+  'test/examples/quota.ts': () => import('./quota.ts'),
   'test/examples/outbox.ts': () => import('./outbox.ts'),
   'test/examples/runbook.ts': () => import('./runbook.ts'),
 };
