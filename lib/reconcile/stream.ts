@@ -54,10 +54,10 @@ function recordChange({ dynamodb }: DynamoDBRecord): RecordChange[] {
 
 type Image = Readonly<Record<string, AttributeValue>>;
 
+/** An operation keeps its id through all its attempts; an expired key that is used again begins another one. */
 function begunIn(image: Image | undefined, operationBefore: string | undefined): RecordChange['begun'] {
   const operationId = textOf(image?.['operationId']);
   const at = Number(numberOf(image?.['createdAt']));
-  if (textOf(image?.['status']) !== 'in_progress' || numberOf(image?.['attempt']) !== '1') return undefined;
   if (operationId === undefined || operationId === operationBefore || !Number.isFinite(at)) return undefined;
   return { operationId, at };
 }

@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { limits } from '../../lib/core/limits.ts';
 import { schedule } from '../../lib/core/policy.ts';
-import type { InProgress, LedgerRecord } from '../../lib/core/record.ts';
+import type { CompletedUndelivered, InProgress, LedgerRecord } from '../../lib/core/record.ts';
 import { quotaPk } from '../../lib/core/scope.ts';
 import { dynamoDbLedger } from '../../lib/ledger/dynamodb.ts';
 import type { Ledger } from '../../lib/ledger/ledger.ts';
@@ -26,7 +26,7 @@ import {
 } from '../../lib/testing/contract/subject.ts';
 import { useTable } from '../support/table.ts';
 import { type Changed, changed, quotaStage } from './quota-stage.ts';
-import { bothLedgers, dispatchStage, Provider, through } from './stage.ts';
+import { bothLedgers, charge, completedWith, dispatchStage, Provider, through } from './stage.ts';
 
 const table = useTable();
 const newTenant = () => `tenant ${randomUUID()}`;
@@ -110,13 +110,9 @@ describe.each(Object.entries(bothLedgers(table)))('on %s', (name, create) => {
       const later = [changed(mine, failed), changed(failed, again), changed(again, taken)];
       const event = { ...eventRef(tenant, 'evt_1'), operationId: 'e' };
       const [one, two] = [await open(tenant, event), await open(tenant, { ...event, pk: randomUUID() })];
-      await batch(
-        changed(undefined, mine),
-        noted,
-        ...later,
-        changed(undefined, one),
-        changed(undefined, two),
-      );
+      await batch(changed(undefined, mine));
+      for (const change of [noted, ...later]) await batch(change);
+      await batch(changed(undefined, one), changed(undefined, two));
       expect(await flag(tenant)).toBeUndefined();
       await batch(changed(undefined, await open(tenant, { now: START })));
       expect(await flag(tenant)).toBeDefined();
@@ -211,6 +207,30 @@ describe.each(Object.entries(bothLedgers(table)))('on %s', (name, create) => {
       expect(await notedOpen(ledger, tenant)).toEqual(pksOf(open.mine));
       await batch(...(await hanging(tenant, 1)).changes);
       expect(await flag(tenant)).toBeDefined();
+    });
+
+    it('of a tenant that was over its limit are noted again once the others have ended, told of or not', async () => {
+      const { ledger, hanging, close, batch, flag, tenant, time } = world({ openKeys: 5 });
+      const { mine, changes } = await hanging(tenant, 6);
+      await batch(...changes);
+      expect(await flag(tenant)).toBeDefined();
+      for (const record of mine) await close(record);
+      time.now += schedule.quotaFlagMs;
+      const open = await hanging(tenant, 5);
+      await batch(...open.changes);
+      expect(await notedOpen(ledger, tenant)).toEqual(pksOf(open.mine));
+      expect(await flag(tenant)).toEqual({ until: START + schedule.quotaFlagMs, reason: 'open_keys' });
+    });
+
+    it('are completed ones, too, until their outbox is delivered', async () => {
+      const { ledger, batch, tenant } = world();
+      const done = (await completedWith(ledger, charge(5))) as CompletedUndelivered;
+      const theirs = { ...done, tenant };
+      await batch(changed(undefined, theirs));
+      expect(await notedOpen(ledger, tenant)).toEqual([done.pk]);
+      const delivered = movedRecord<LedgerRecord>(await ledger.deliver(done, 1));
+      await batch(changed(theirs, { ...delivered, tenant }));
+      expect(await notedOpen(ledger, tenant)).toEqual([]);
     });
 
     it('are kept by name up to about twice the limit, however many there are', async () => {
@@ -326,6 +346,16 @@ describe('in the table', () => {
       expect(pk).not.toContain(tenant);
       expect(ttl).toBeGreaterThan(START / 1_000);
     }
+  });
+
+  it('nothing is made of the end of a key that nobody noted', async () => {
+    const time = { now: START };
+    const ledger = dynamoDbLedger({ ...table, clock: () => time.now });
+    const { batch, open, close } = quotaStage(ledger, time, { openKeys: 1 });
+    const tenant = newTenant();
+    const mine = await open(tenant);
+    await batch(changed(mine, await close(mine)));
+    expect(await itemsOf(tenant)).toEqual([]);
   });
 
   it('what is counted is no record to those who read the stream, or look through the table', async () => {
