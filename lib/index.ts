@@ -88,6 +88,7 @@ export type {
   Until,
   WriteRefusal,
 } from './ledger/ledger.ts';
+export type { OpenKeys, QuotaFlag, Quotas } from './ledger/quotas.ts';
 export { createTableInput, dueShard, ledgerTable } from './ledger/schema.ts';
 export type { BodySeals, TransactWrite } from './ledger/table.ts';
 export { ledgerClient } from './ledger/table.ts';
@@ -101,6 +102,7 @@ export {
   OperationNotExecuted,
   OperationUnavailable,
   OutcomeUnknown,
+  QuotaExceeded,
   ResultNotJson,
 } from './middleware/operation-errors.ts';
 export type { IdempotencyOptions } from './middleware/options.ts';
@@ -131,6 +133,7 @@ export { dispatcher } from './reconcile/dispatch.ts';
 export type { FailedBatch, FailedObject } from './reconcile/failed-batch.ts';
 export type { Inspection, Listing, Operator, OperatorOptions, Signature } from './reconcile/operator.ts';
 export { IllegalMove, operator } from './reconcile/operator.ts';
+export type { QuotaLimits } from './reconcile/quota.ts';
 export type { Redriven, RedriveOptions, StreamHandler } from './reconcile/redrive.ts';
 export { RedriveFailed, redriver } from './reconcile/redrive.ts';
 export type { SentinelOptions } from './reconcile/sentinel.ts';

@@ -65,4 +65,17 @@ export const limits = {
 
   /** Spreads the index's writes; with 16 the sweep still reads every shard in one go. */
   dueShards: 16,
+
+  /**
+   * The open keys of a tenant are kept by name in one item, which holds up to twice the limit: 2,001 names of 43 bytes are
+   * under 100 KB, a quarter of what an item holds, and one write of them costs as many units. Before a tenant is turned
+   * away as many records are read, which four at a time takes a second or two.
+   */
+  openKeysMax: 1_000,
+
+  /** Some 16,000 a second: what DynamoDB gives an account in most Regions, with two writes for each. */
+  newKeysPerMinuteMax: 1_000_000,
+
+  /** An environment serves one request at a time; in seconds it does not meet more tenants than this. */
+  quotaTenants: 1_000,
 } as const;

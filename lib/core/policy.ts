@@ -112,7 +112,39 @@ export const schedule = {
 
   /** A throttled partition needs up to a second to split or refill; waiting longer only spends the budget. */
   retryCapMs: 500,
+
+  /** As long as new keys are counted together, and as the stream's batches are late: the next ones are then known. */
+  quotaFlagMs: MINUTE_MS,
+
+  /** A tenant whose mistake is mended is not kept out for longer than it takes to call somebody. */
+  quotaFlagMaxMs: 10 * MINUTE_MS,
+
+  /** What came later than this from the stream is history: nobody is turned away now for what was sent then. */
+  quotaLateMs: 5 * MINUTE_MS,
+
+  /** The count of a minute is over after `quotaLateMs`; an hour of them shows an operator what happened. */
+  quotaKeptSeconds: HOUR_SECONDS,
+
+  /** Short beside the minute that the stream is late, long enough that a busy environment hardly ever asks. */
+  quotaCacheMs: 5 * SECOND_MS,
+
+  /** A first connection with its handshake; whoever does not get an answer by then goes on without one. */
+  quotaReadMs: 250,
 } as const;
+
+/** Which minute a moment belongs to. */
+export function minuteOf(at: number): number {
+  return at - (at % MINUTE_MS);
+}
+
+/**
+ * For how long a tenant gets no new keys: as long as those it has taken would have lasted at its limit. Whatever bursts
+ * come, and however late they are seen, the average is then near the limit.
+ */
+export function quotaFlagMs(taken: number, limit: number): number {
+  const { quotaFlagMs: leastMs, quotaFlagMaxMs } = schedule;
+  return Math.min(quotaFlagMaxMs, Math.max(leastMs, Math.ceil((MINUTE_MS * taken) / limit)));
+}
 
 /** When a result stops being replayed, and when DynamoDB may drop the item. Counted from completion. */
 export function expiryAfter(

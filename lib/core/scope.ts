@@ -18,6 +18,15 @@ export function scopePk({ tenant, operation, key }: Scope): string {
     .digest('base64url');
 }
 
+/** As above, for what is counted of a tenant: its name stays out of the key, and no tenant is another's. */
+const QUOTA_DOMAIN = 'oncekey/quota/1';
+
+/** No record is kept under it: the digest of a scope has no `#`. */
+export function quotaPk(tenant: string): string {
+  const digest = createHash('sha256').update(frame([QUOTA_DOMAIN, tenant]));
+  return `quota#${digest.digest('base64url')}`;
+}
+
 /**
  * Joins strings so that they can be taken apart again, whatever they contain: a delimiter could occur in a part,
  * a length before each part cannot be forged. Parts are UTF-16 code units because UTF-8 would encode every lone

@@ -61,6 +61,15 @@ export function requireLedger(
   );
 }
 
+/** Of the ledger as well: a ledger of one's own need not count anything. */
+export function requireQuotas(ledger: unknown, where: string): void {
+  const { quotas } = (ledger ?? {}) as { readonly quotas?: unknown };
+  if (typeof quotas === 'object' && quotas !== null) return;
+  throw new InvalidArgument(
+    `${where}: quota needs a ledger that counts keys, as dynamoDbLedger() and memoryLedger() do; this one has no quotas. Give it one, as the interface Quotas describes, or leave quota out.`,
+  );
+}
+
 export function requireFunctions(options: object, names: readonly string[]): void {
   for (const name of names) {
     const value: unknown = (options as Record<string, unknown>)[name];

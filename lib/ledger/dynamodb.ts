@@ -34,6 +34,7 @@ import type {
   Status,
   Step,
 } from '../core/record.ts';
+import { dynamoDbQuotas } from './dynamodb-quotas.ts';
 import { type Change, type Clause, deliveryUpdateOf, stepUpdateOf, updateOf } from './expression.ts';
 import { encodeOutbox, type ItemVersions, itemVersions, requireReadable } from './item.ts';
 import type {
@@ -465,6 +466,7 @@ export function dynamoDbLedger(
     completedIn: (window, operations, limit, from, call) =>
       table.completedIn(window, operations, limit, from, table.until(call)),
     due: (shard, before, limit, from, call) => table.due(shard, before, limit, from, table.until(call)),
+    quotas: dynamoDbQuotas(table),
   };
 
   async function storedChange(

@@ -91,6 +91,19 @@ export function deliveryUpdateOf(
   return update([entry], delivery.state === 'claimed' ? [] : counted, clauses);
 }
 
+/** Of what is counted beside the records. Without a clause it always happens. */
+export function countUpdateOf(
+  actions: Readonly<Partial<Record<'SET' | 'ADD' | 'DELETE', readonly Clause[]>>>,
+  clauses: readonly Clause[] = [],
+): Partial<Condition> & Pick<Change, 'UpdateExpression'> {
+  const done = Object.entries(actions);
+  return {
+    UpdateExpression: done.map(([verb, parts]) => action(verb, parts)).join(' '),
+    ...(clauses.length > 0 && { ConditionExpression: conditionOf(clauses).ConditionExpression }),
+    ...placeholders([...clauses, ...done.flatMap(([, parts]) => parts)]),
+  };
+}
+
 function update(sets: readonly Clause[], removes: readonly Clause[], clauses: readonly Clause[]): Change {
   const condition = conditionOf(clauses);
   const placed = placeholders([...clauses, ...sets, ...removes]);

@@ -33,6 +33,7 @@ import type {
   Undelivered,
   Unknown,
 } from '../core/record.ts';
+import type { Quotas } from './quotas.ts';
 
 /** A move that needs a condition either happens or finds the record as it is now: losing is a result, not an error. */
 export type Moved<R extends LedgerRecord> =
@@ -241,4 +242,7 @@ export interface Ledger<W = never> {
     call?: Until,
   ): Promise<ScanPage>;
   due(shard: string, before: EpochMs, limit: number, from?: string, call?: Until): Promise<DuePage>;
+
+  /** What is counted of tenants. Only who turns a quota on needs it. */
+  readonly quotas?: Quotas;
 }

@@ -66,6 +66,7 @@ import type {
   Taken,
   WriteRefusal,
 } from './ledger.ts';
+import { memoryQuotas } from './memory-quotas.ts';
 import {
   answeredAs,
   concluded,
@@ -106,6 +107,7 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
   const chunks = new Map<string, readonly Uint8Array[]>();
   const audits = new Map<string, readonly AuditEntry[]>();
   const written: W[] = [];
+  const counts = memoryQuotas();
 
   const look = (pk: string): LedgerRecord | undefined => structuredClone(records.get(pk));
 
@@ -236,6 +238,7 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
 
   const ledger: MemoryLedger<W> = {
     written,
+    quotas: inTime(counts.quotas, clock),
 
     async reserve(claim, reuse) {
       requireLease(claim);
@@ -484,6 +487,7 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
         (record) => 'ttl' in record && Number(record.ttl) * 1_000 < now,
       );
       for (const { pk } of dead) records.delete(pk);
+      counts.prune(now);
       return dead.length;
     },
   };

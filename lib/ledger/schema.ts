@@ -32,6 +32,14 @@ export function auditSk(at: number, id: string): string {
   return `${AUDIT_SK_PREFIX}${new Date(at).toISOString()}#${id}`;
 }
 
+/** Of a tenant, under `quotaPk`: its count of a minute, the names of its open records, and whether it is turned away. */
+export const QUOTA_OPEN_SK = 'open';
+export const QUOTA_FLAG_SK = 'flag';
+
+export function quotaMinuteSk(minute: number): string {
+  return `new#${new Date(minute).toISOString()}`;
+}
+
 /** Which shard of the index a record belongs to. The pk is already a hash, so its first bits spread evenly. */
 export function dueShard(pk: string, kind: 'due' | 'parked' = 'due'): string {
   const bits = Buffer.from(pk, 'base64url')[0] ?? 0;

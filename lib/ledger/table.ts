@@ -46,7 +46,7 @@ import {
   unpackBody,
   unreadable,
 } from './body.ts';
-import { type Change, type Clause, conditionOf } from './expression.ts';
+import { type Change, type Clause, conditionOf, type countUpdateOf } from './expression.ts';
 import { decode, decodeAudit, encode, type Item, type ItemVersions } from './item.ts';
 import type { AuditEntry, DuePage, RequestToKeep, ScanPage, Segment, Until, WriteRefusal } from './ledger.ts';
 import {
@@ -421,6 +421,39 @@ export function openTable(options: TableOptions, versions: ItemVersions, chunkCl
 
     async audits(pk: string, until: EpochMs): Promise<AuditEntry[]> {
       return (await itemsBeside(pk, AUDIT_SK_PREFIX, until)).map(decodeAudit);
+    },
+
+    /** Of an item that is no record. `lost` is the item that failed the condition. */
+    async count(
+      key: { readonly pk: string; readonly sk: string },
+      change: ReturnType<typeof countUpdateOf>,
+      until: EpochMs,
+    ): Promise<{ readonly won: Item } | { readonly lost: Item | undefined }> {
+      const input = {
+        TableName: tableName,
+        Key: key,
+        ...change,
+        ReturnValues: 'ALL_NEW',
+        ReturnValuesOnConditionCheckFailure: 'ALL_OLD',
+      } as const;
+      try {
+        const command = () => new UpdateCommand(input);
+        const { Attributes } = await send((abortSignal) => documents.send(command(), { abortSignal }), until);
+        return { won: Attributes ?? {} };
+      } catch (error) {
+        if (!(error instanceof ConditionalCheckFailedException)) throw error;
+        return { lost: error.Item && unmarshall(error.Item) };
+      }
+    },
+
+    /** At half the price of a read that is up to date. */
+    async glance(
+      key: { readonly pk: string; readonly sk: string },
+      until: EpochMs,
+    ): Promise<Item | undefined> {
+      const input = { TableName: tableName, Key: key };
+      const asked = send((abortSignal) => documents.send(new GetCommand(input), { abortSignal }), until);
+      return (await asked).Item;
     },
 
     async get(pk: string, until: EpochMs): Promise<LedgerRecord | undefined> {

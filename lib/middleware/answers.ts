@@ -33,6 +33,10 @@ export function replyTo(answer: Answer, operationRef: string, preset: Preset, do
       return problem('key_expired', { operationRef }, preset, docsBase);
     case 'too_old':
       return problem('request_too_old', { operationRef }, preset, docsBase);
+    case 'over_quota': {
+      const { retryAfterMs } = answer;
+      return problem('quota_exceeded', { operationRef, retryAfterMs }, preset, docsBase);
+    }
     case 'unavailable':
       return problem(
         'store_unavailable',

@@ -29,7 +29,7 @@ type Turn = Claimed | { readonly kind: 'again'; readonly found: LedgerRecord | u
 
 /** From a request to an attempt of its own, or to an answer. */
 export function claimer<W>(ports: EnginePorts<W>, fuse: Breaker): Pick<Engine<W>, 'claim' | 'resume'> {
-  const { ledger, clock, sleep, newId, cache } = ports;
+  const { ledger, clock, sleep, newId, cache, quota } = ports;
 
   return {
     async claim(operation) {
@@ -74,7 +74,8 @@ export function claimer<W>(ports: EnginePorts<W>, fuse: Breaker): Pick<Engine<W>
   async function claimInTurns(operation: Operation): Promise<Claimed> {
     const waitUntil = Math.min(clock() + operation.policy.waitMs, operation.deadline - START_MIN_MS);
     let waitMs = WAIT_FIRST_MS;
-    let found = operation.onlyKnown ? await ledger.read(operation.pk, claimCall(operation)) : undefined;
+    const barred = await barredFrom(operation);
+    let found = barred && (await ledger.read(operation.pk, claimCall(operation)));
     for (let turn = 0; turn < TURNS; ) {
       const by = nextAttempt(operation);
       const decision: Decision = found ? decided(operation, found, by).decision : { kind: 'reserve' };
@@ -87,12 +88,20 @@ export function claimer<W>(ports: EnginePorts<W>, fuse: Breaker): Pick<Engine<W>
         found = await ledger.read(operation.pk, claimCall(operation));
         continue; // Waiting is bounded by time, not by turns.
       }
+      if (decision.kind === 'reserve' && barred) return answered(barred);
       const next = await taken(operation, { decision, by });
       if (next.kind !== 'again') return next;
       found = next.found;
       turn += 1;
     }
     throw new StoreUnavailable(`The record ${operation.pk} kept changing hands; nothing was run.`);
+  }
+
+  /** What a request gets that must not start anything: then the record is looked for before it is written. */
+  async function barredFrom(operation: Operation): Promise<Answer | undefined> {
+    if (operation.onlyKnown) return { kind: 'too_old' };
+    const retryAfterMs = (await quota?.(operation)) ?? 0;
+    return retryAfterMs > 0 ? { kind: 'over_quota', retryAfterMs } : undefined;
   }
 
   function decided({ fingerprint, policy }: Operation, found: LedgerRecord, by: Attempt) {
@@ -109,7 +118,6 @@ export function claimer<W>(ports: EnginePorts<W>, fuse: Breaker): Pick<Engine<W>
     const keeping = request && { request };
     switch (decision.kind) {
       case 'reserve': {
-        if (operation.onlyKnown) return answered({ kind: 'too_old' });
         const scope = { pk, tenant, operation: name, fingerprint: fingerprint.current, operationId: newId() };
         const reserved = await ledger.reserve({ ...by, ...scope, ...keeping }, policy, call);
         return reserved.kind === 'owned' ? running(reserved.record, 'created') : again(reserved.record);

@@ -4,14 +4,14 @@ import { readResult } from '../effects/json-result.ts';
 import { type OperationOptions, type OperationPolicy, operationPolicies } from '../effects/operations.ts';
 import { requireFunctions, requireKnown, requireLedger, requireOptions } from '../effects/option-checks.ts';
 import { kindOf } from '../http/kind.ts';
-import { type IdempotencyOptions, requireCache } from './options.ts';
+import { type IdempotencyOptions, requireCache, requireQuota } from './options.ts';
 
 /** As in `idempotency()`, but for HTTP's own: no 202 to answer, no request to validate or to keep. */
 type SharedOptions = Omit<
   OperationOptions,
   'inFlight' | 'required' | 'validate' | 'retentionSeconds' | 'complete'
 > &
-  Pick<IdempotencyOptions, 'metrics' | 'log' | 'clock' | 'sleep' | 'newId' | 'cache'>;
+  Pick<IdempotencyOptions, 'metrics' | 'log' | 'clock' | 'sleep' | 'newId' | 'cache' | 'quota'>;
 
 export interface GuardOptions<I, W> extends SharedOptions {
   readonly ledger: IdempotencyOptions<W>['ledger'];
@@ -48,6 +48,7 @@ const GUARD_OPTIONS = [
   'key',
   'fingerprint',
   'cache',
+  'quota',
   'metrics',
   'log',
   'clock',
@@ -70,6 +71,7 @@ export function guardPolicy<I, R, W>(
   const { ledger, operation, tenant, key, inFlight, retentionSeconds } = options;
   requireLedger(ledger, where);
   requireCache(options.cache);
+  requireQuota(options, where);
   if (typeof operation !== 'string' || operation.trim() === '') missing(where, 'operation', "'charge'");
   if (typeof tenant !== 'function') missing(where, 'tenant', '(input) => input.customerId');
   if (typeof key !== 'function') missing(where, 'key', '(input) => input.orderId');

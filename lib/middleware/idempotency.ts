@@ -35,7 +35,15 @@ import {
 } from './operation.ts';
 import { checkedOptions, type IdempotencyOptions } from './options.ts';
 import type { Claimed, EnginePorts } from './protocol.ts';
-import { answerTold, faultsMeasured, MADE, outcomeOf, teller, watchDeadline } from './telling.ts';
+import {
+  answerTold,
+  faultsMeasured,
+  MADE,
+  outcomeOf,
+  quotaGateOf,
+  teller,
+  watchDeadline,
+} from './telling.ts';
 import { warmCacheOf } from './warm-cache.ts';
 
 /** What the handler finds on its context. */
@@ -88,9 +96,10 @@ export function idempotency<W>(
   const { clock = Date.now, sleep = pause, newId = randomUUID } = options;
   const { measure, tell } = teller(clock, options.metrics, options.log);
   const cache = warmCacheOf(options.cache);
+  const quota = quotaGateOf(options, clock, { measure, tell });
   const warn: EnginePorts<W>['warn'] = (operation, decision, error) =>
     tell(operation, 'error', decision, { reason: nameOf(error) });
-  const run = engine<W>({ ledger: options.ledger, clock, sleep, newId, cache, warn });
+  const run = engine<W>({ ledger: options.ledger, clock, sleep, newId, cache, quota, warn });
   const runs = new WeakMap<object, Running<W>>();
 
   return { before, after, onError } as MiddlewareObj<unknown, unknown, Error, Context & OnceContext<W>>;

@@ -69,6 +69,20 @@ export class KeyExpired extends OperationError {
   }
 }
 
+/** The tenant takes too many keys, and this one is new. Nothing was run; call again later, with the same key. */
+export class QuotaExceeded extends OperationError {
+  override readonly remedy = 'retry-same-key';
+  readonly retryAfterMs: number;
+
+  constructor(operationRef: string, retryAfterMs: number) {
+    super(
+      operationRef,
+      `The operation ${operationRef} was not run: its tenant has taken too many keys; call again with the same key after ${retryAfterMs} ms.`,
+    );
+    this.retryAfterMs = retryAfterMs;
+  }
+}
+
 /** The record could not be reached, or there was no time to. Call again with the same key. */
 export class OperationUnavailable extends StoreUnavailable {
   readonly operationRef: string;

@@ -37,6 +37,8 @@ export type Answer =
   | { readonly kind: 'misuse' }
   | { readonly kind: 'gone' }
   | { readonly kind: 'too_old' }
+  /** The tenant takes too many keys, and this one is new. */
+  | { readonly kind: 'over_quota'; readonly retryAfterMs: number }
   | {
       readonly kind: 'unavailable';
       readonly retryAfterMs: number;

@@ -10,12 +10,14 @@ import {
 } from '../effects/operations.ts';
 import {
   refuse,
+  requireBoolean,
   requireFunctions,
   requireKnown,
   requireLedger,
   requireList,
   requireOneOf,
   requireOptions,
+  requireQuotas,
   requireWhole,
 } from '../effects/option-checks.ts';
 import { allowedHeaders, defaultStoredHeaders, isHeaderName } from '../http/headers.ts';
@@ -46,6 +48,8 @@ export interface IdempotencyOptions<W = unknown> extends OperationOptions {
   readonly requestHeaders?: readonly string[];
   /** Keeps completed 2xx responses in memory: a replay in the same environment costs no call. Off by default. */
   readonly cache?: boolean | Partial<WarmCacheLimits>;
+  /** Turns away new keys of tenants that take too many, as `sentinel()` with its own `quota` counts them. Off by default. */
+  readonly quota?: boolean;
   readonly metrics?: MetricSink;
   readonly log?: LogSink;
   readonly clock?: () => EpochMs;
@@ -67,6 +71,7 @@ const TOP_OPTIONS = [
   'storedHeaders',
   'requestHeaders',
   'cache',
+  'quota',
   'metrics',
   'log',
   'clock',
@@ -84,6 +89,7 @@ export function checkedOptions<W>(options: IdempotencyOptions<W>): (operation: s
   }
   requireFunctions(options, ['operation', 'metrics', 'log', 'clock', 'sleep', 'newId']);
   requireCache(options.cache);
+  requireQuota(options, 'idempotency()');
   requireOneOf(options, 'preset', ['ietf', 'stripe']);
   requireOneOf(options, 'keyMode', ['auto', 'ietf', 'bare']);
   requireWhole(options, 'minKeyLength', 1, limits.keyMaxLength);
@@ -101,6 +107,14 @@ export function checkedOptions<W>(options: IdempotencyOptions<W>): (operation: s
     refuse('operations', name, expected);
   }
   return policyOf;
+}
+
+export function requireQuota(
+  options: { readonly ledger: unknown; readonly quota?: unknown },
+  where: string,
+): void {
+  requireBoolean(options, 'quota');
+  if (options.quota) requireQuotas(options.ledger, where);
 }
 
 export function requireCache(cache: unknown): void {

@@ -28,10 +28,19 @@ import {
   OperationNotExecuted,
   OperationUnavailable,
   OutcomeUnknown,
+  QuotaExceeded,
   ResultNotJson,
 } from './operation-errors.ts';
 import type { EnginePorts } from './protocol.ts';
-import { answerTold, faultsMeasured, MADE, outcomeOf, teller, watchDeadline } from './telling.ts';
+import {
+  answerTold,
+  faultsMeasured,
+  MADE,
+  outcomeOf,
+  quotaGateOf,
+  teller,
+  watchDeadline,
+} from './telling.ts';
 import { warmCacheOf } from './warm-cache.ts';
 
 export interface ProtectOptions<I, R = unknown, W = unknown> extends GuardOptions<I, W> {
@@ -104,9 +113,10 @@ export function guarded<I, R, W>(
   const { ledger, operation: name, clock = Date.now, sleep = pause, newId = randomUUID } = options;
   const { measure, tell } = teller(clock, options.metrics, options.log);
   const cache = warmCacheOf(options.cache);
+  const quota = quotaGateOf(options, clock, { measure, tell });
   const warn: EnginePorts<W>['warn'] = (operation, decision, error) =>
     tell(operation, 'error', decision, { reason: nameOf(error) });
-  const run = engine<W>({ ledger, clock, sleep, newId, cache, warn });
+  const run = engine<W>({ ledger, clock, sleep, newId, cache, quota, warn });
 
   return { select, call };
 
@@ -244,6 +254,8 @@ export function guarded<I, R, W>(
       case 'gone':
       case 'too_old':
         throw new KeyExpired(pk);
+      case 'over_quota':
+        throw new QuotaExceeded(pk, answer.retryAfterMs);
       case 'unavailable': {
         const why = answer.cause ?? cause;
         // A refused call or an unreadable record needs another remedy than patience, and says so itself.

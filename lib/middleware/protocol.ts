@@ -15,6 +15,7 @@ import type { Scheduled } from '../http/completion.ts';
 import type { Ledger, Moved } from '../ledger/ledger.ts';
 import { dueShard } from '../ledger/schema.ts';
 import type { Answer, Finished, Operation } from './operation.ts';
+import type { QuotaGate } from './quota-gate.ts';
 import type { WarmCache } from './warm-cache.ts';
 
 export interface EnginePorts<W> {
@@ -23,6 +24,7 @@ export interface EnginePorts<W> {
   readonly sleep: (ms: number) => Promise<void>;
   readonly newId: () => string;
   readonly cache?: WarmCache | undefined;
+  readonly quota?: QuotaGate | undefined;
   /** Hears of what is odd and was mended. */
   readonly warn?: (operation: Operation, decision: string, error: unknown) => void;
 }

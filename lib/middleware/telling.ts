@@ -1,9 +1,11 @@
 import type { EpochMs, InProgress } from '../core/record.ts';
+import type { Ledger } from '../ledger/ledger.ts';
 import type { LogSink } from '../observe/log.ts';
 import type { MetricName, MetricSink } from '../observe/metrics.ts';
 import { type Level, type Measured, nameOf, reporter } from '../observe/report.ts';
 import type { Answer, Finished, Operation } from './operation.ts';
 import type { Engine } from './protocol.ts';
+import { type QuotaGate, quotaGate } from './quota-gate.ts';
 
 /** What a new attempt is counted as. */
 export const MADE = {
@@ -19,6 +21,7 @@ const ANSWERED: Readonly<Partial<Record<Answer['kind'], MetricName>>> = {
   in_progress: 'reserve.in_progress.count',
   unknown: 'reserve.unknown.count',
   misuse: 'reserve.key_misuse.count',
+  over_quota: 'reserve.over_quota.count',
 };
 
 export interface Teller {
@@ -37,6 +40,19 @@ export function teller(clock: () => EpochMs, metrics?: MetricSink, log?: LogSink
     measure: ({ pk, tenant, label }, values) => measure({ pk, tenant, operation: label }, values),
     tell: ({ pk, tenant, name }, ...said) => tell({ pk, tenant, operation: name }, ...said),
   };
+}
+
+/** The quota of this function's tenants, if it has one. That it could not be read is told, and stops nobody. */
+export function quotaGateOf<W>(
+  { ledger, quota }: { readonly ledger: Pick<Ledger<W>, 'quotas'>; readonly quota?: boolean },
+  clock: () => EpochMs,
+  { measure, tell }: Teller,
+): QuotaGate | undefined {
+  if (!quota || !ledger.quotas) return undefined;
+  return quotaGate(ledger.quotas, clock, (operation, error) => {
+    measure(operation, { 'store.error.count': 1 });
+    tell(operation, 'error', 'quota_unread', { reason: nameOf(error) });
+  });
 }
 
 /** What an answer is measured and told as. */

@@ -45,10 +45,17 @@ const POLICY: Policy = {
 /** Each turn is a race that another delivery won. */
 const TURNS = 4;
 
+const EVENT_OPERATION = 'WEBHOOK ';
+
 /** One name per endpoint: two endpoints may be sent the same event, and each must handle it. */
 export function eventRef(name: string, id: string): EventRef {
-  const scope = { tenant: name, operation: `WEBHOOK ${name}` };
+  const scope = { tenant: name, operation: `${EVENT_OPERATION}${name}` };
   return { ...scope, id, pk: scopePk({ ...scope, key: id }) };
+}
+
+/** An event is no tenant's: its provider sends as many as there are. */
+export function isEventOperation(operation: string | undefined): boolean {
+  return operation?.startsWith(EVENT_OPERATION) === true;
 }
 
 /** The dedupe of events, by a record of their own in the same ledger. */

@@ -4,7 +4,7 @@ import { RecordUnreadable } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { paired } from '../core/pairing.ts';
 import { defaultPolicy } from '../core/policy.ts';
-import { type EpochMs, type InProgress, lapsesAt, leasePassed, type Status } from '../core/record.ts';
+import { type EpochMs, type InProgress, lapsesAt, leasePassed } from '../core/record.ts';
 import { requireFunctions, requireKnown, requireLedger, requireOptions } from '../effects/option-checks.ts';
 import { workUntil } from '../effects/remaining.ts';
 import { recordOfImage } from '../ledger/image.ts';
@@ -13,13 +13,16 @@ import type { LogSink } from '../observe/log.ts';
 import type { MetricSink } from '../observe/metrics.ts';
 import { nameOf, reporter, unread } from '../observe/report.ts';
 import { waitPlace } from './places.ts';
-import { type RecordChange, recordChanges } from './stream.ts';
+import { type QuotaLimits, quotaCounter, requireQuotaLimits } from './quota.ts';
+import { type RecordChange, recordChanges, showsOpen } from './stream.ts';
 import type { Sweep } from './sweep.ts';
 
 export interface SentinelOptions<W = unknown> {
   readonly ledger: Ledger<W>;
   /** Looks at once at what is already abandoned. Without it the next sweep does. */
   readonly sweeper?: Pick<Sweep, 'look'>;
+  /** Counts the keys of each tenant; who takes more gets no new ones, where `quota` is on. Off by default. */
+  readonly quota?: QuotaLimits;
   readonly metrics?: MetricSink;
   readonly log?: LogSink;
   readonly clock?: () => EpochMs;
@@ -28,6 +31,7 @@ export interface SentinelOptions<W = unknown> {
 const OPTIONS = [
   'ledger',
   'sweeper',
+  'quota',
   'metrics',
   'log',
   'clock',
@@ -35,8 +39,6 @@ const OPTIONS = [
 
 /** What is counted of a batch, whoever it belongs to. */
 const ALL = { pk: '-', tenant: '-', operation: 'all' };
-
-const OPEN: ReadonlySet<Status> = new Set(['in_progress', 'accepted', 'unknown'] as const);
 
 /**
  * Watches over what is reserved: a reservation that does not end within its batch gets its place in the due index, where the
@@ -49,8 +51,10 @@ export function sentinel<W>(
   requireKnown(options, OPTIONS, 'sentinel()');
   requireLedger(options.ledger, 'sentinel()', ['watch', 'read']);
   requireFunctions(options, ['metrics', 'log', 'clock']);
+  requireQuotaLimits(options.quota, options.ledger);
   const { ledger, sweeper, clock = Date.now } = options;
   const { measure, tell } = reporter(clock, options.metrics, options.log);
+  const count = quotaCounter(options.quota, { ledger, clock, measure, tell });
   const { skewMs } = defaultPolicy;
 
   return async (event, context) => {
@@ -70,13 +74,14 @@ export function sentinel<W>(
     if (reservations > 0) {
       measure(ALL, { leftover_ratio: leftovers.length / reservations });
     }
+    await count(changes, failed, until);
     return { batchItemFailures: failed.map(({ sequenceNumber }) => ({ itemIdentifier: sequenceNumber })) };
   };
 
   /** TTL ends what is finished. Whatever else is removed takes the only evidence of an open outcome with it. */
   function countRemoved(changes: readonly RecordChange[]): void {
     const removed = changes.flatMap(({ pk, before, after }) => (before && !after ? [{ pk, ...before }] : []));
-    const evidence = removed.filter(({ status, hasOutbox }) => hasOutbox || OPEN.has(status));
+    const evidence = removed.filter(showsOpen);
     if (removed.length > 0) measure(ALL, { 'ttl_pruned.count': removed.length - evidence.length });
     for (const { pk, status } of evidence) {
       measure(ALL, { evidence_removed: 1 });

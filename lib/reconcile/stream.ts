@@ -1,5 +1,5 @@
 import type { Shift, Shown } from '../core/pairing.ts';
-import type { Status } from '../core/record.ts';
+import type { EpochMs, Status } from '../core/record.ts';
 import { RECORD_SK } from '../ledger/schema.ts';
 
 /** What is told of one side of a change, as far as its reader needs to trust it: the rest is read from the table. */
@@ -14,6 +14,18 @@ export interface RecordChange extends Shift {
   readonly before: Side | undefined;
   readonly after: Side | undefined;
   readonly image: unknown;
+  /** Whose it is; unknown of an image that is damaged. */
+  readonly tenant: string | undefined;
+  readonly operation: string | undefined;
+  /** Set where an operation begins: not for a later attempt of it, and not for what is noted on one that runs. */
+  readonly begun: { readonly operationId: string; readonly at: EpochMs } | undefined;
+}
+
+const OPEN: ReadonlySet<Status> = new Set(['in_progress', 'accepted', 'unknown'] as const);
+
+/** Its outcome, or the delivery of its events, is still to come. */
+export function showsOpen(side: Side | undefined): boolean {
+  return side !== undefined && (side.hasOutbox || OPEN.has(side.status));
 }
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -34,7 +46,21 @@ function recordChange(record: unknown): RecordChange[] {
   const pk = textOf(keys['pk']);
   if (pk === undefined || typeof SequenceNumber !== 'string' || textOf(keys['sk']) !== RECORD_SK) return [];
   const [before, after] = [sideOf(OldImage), sideOf(NewImage)];
-  return [{ pk, sequenceNumber: SequenceNumber, before, after, image: NewImage }];
+  return [
+    {
+      ...{ pk, sequenceNumber: SequenceNumber, before, after, image: NewImage },
+      tenant: textOf(fieldsOf(NewImage)['tenant']) ?? textOf(fieldsOf(OldImage)['tenant']),
+      operation: textOf(fieldsOf(NewImage)['operation']) ?? textOf(fieldsOf(OldImage)['operation']),
+      begun: begunIn(fieldsOf(NewImage), after?.operationId, before?.operationId),
+    },
+  ];
+}
+
+/** An operation keeps its id through all its attempts; an expired key that is used again begins another one. */
+function begunIn(image: Fields, operationId = '', operationBefore = ''): RecordChange['begun'] {
+  const at = numberOf(image['createdAt']);
+  if (operationId === '' || operationId === operationBefore || at === undefined) return undefined;
+  return { operationId, at };
 }
 
 /** An image without an operation or an attempt is damaged; it is told of all the same, so that somebody looks at it. */

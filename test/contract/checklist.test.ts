@@ -23,6 +23,7 @@ import { sweeper } from '../../lib/reconcile/sweep.ts';
 import { alb, httpApi } from '../http/events.ts';
 import { post, type Result, stage } from '../middleware/stage.ts';
 import { counter, created, START, slow, timeline } from '../middleware/work.ts';
+import { quotaStage } from '../reconcile/quota-stage.ts';
 import { dispatchStage, streamRecord } from '../reconcile/stage.ts';
 import { always, type Fault, neverArrived, only, type Plan, wireOf } from '../support/faults.ts';
 import { useTable } from '../support/table.ts';
@@ -685,6 +686,30 @@ describe('what can be seen', () => {
     const replays = said.filter((line) => line['api.idempotency.reserve.replay.count'] === 1);
     expect(replays.map(({ tenant }) => tenant)).toEqual(['ann', 'ann', 'bob']);
     for (const { _aws } of said) expect(_aws.CloudWatchMetrics[0].Dimensions).toEqual([['operation']]);
+  });
+});
+
+describe('many keys of one tenant', () => {
+  it('who makes keys without end gets no new ones for a while, without a write, and its known keys and all others go on', async () => {
+    const { client, wire } = wired();
+    const ledger = onTable(client);
+    const [sub, other, known] = [randomUUID(), randomUUID(), randomUUID()];
+    await stage<TransactWrite>(ledger, async () => created(), transactional).call(post({ key: known, sub }));
+    const { requests, batch, flagged } = quotaStage(ledger, { now: still() }, { newKeysPerMinute: 100 });
+    await batch(...(await requests(sub, 101)));
+    expect(flagged()).toEqual([[sub, 'new_keys']]);
+    wire.takeNames();
+
+    const work = counter();
+    const { call } = stage<TransactWrite>(ledger, work.handler, { ...transactional, quota: true });
+    const sprayed = await Promise.all(
+      Array.from({ length: 20 }, () => call(post({ key: randomUUID(), sub }))),
+    );
+    expect(new Set(sprayed.map(({ statusCode }) => statusCode))).toEqual(new Set([429]));
+    expect(new Set(wire.takeNames())).toEqual(new Set(['GetItem']));
+    expect(isReplay(await call(post({ key: known, sub })))).toBe(true);
+    expect((await call(post({ key: randomUUID(), sub: other }))).statusCode).toBe(201);
+    expect(work.runs).toBe(1);
   });
 });
 

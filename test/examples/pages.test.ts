@@ -14,6 +14,7 @@ const scripts: Readonly<Record<string, () => Promise<unknown>>> = {
   'test/examples/ride.ts': () => import('./ride.ts'),
   'test/examples/reconcile.ts': () => import('./reconcile.ts'),
   'test/examples/audit.ts': () => import('./audit.ts'),
+  'test/examples/quota.ts': () => import('./quota.ts'),
   'test/examples/outbox.ts': () => import('./outbox.ts'),
   'test/examples/runbook.ts': () => import('./runbook.ts'),
   'test/examples/webhook.ts': () => import('./webhook.ts'),

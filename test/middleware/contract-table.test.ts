@@ -1,9 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { scopePk } from '../../lib/core/scope.ts';
-import { type Preset, type ProblemCode, problem } from '../../lib/http/problem.ts';
+import type { Preset, ProblemCode } from '../../lib/http/problem.ts';
 import { problems } from '../../lib/http/problem-table.ts';
-import { renderReply } from '../../lib/http/render.ts';
 import { iamPrincipal, jwtClaim, type TenantResolver } from '../../lib/http/tenant.ts';
 import { dynamoDbLedger } from '../../lib/ledger/dynamodb.ts';
 import type { Ledger } from '../../lib/ledger/ledger.ts';
@@ -11,6 +10,7 @@ import { dueShard } from '../../lib/ledger/schema.ts';
 import type { TransactWrite } from '../../lib/ledger/table.ts';
 import type { IdempotencyOptions } from '../../lib/middleware/options.ts';
 import { alb, albMultiValue, functionUrl, httpApi, restApi } from '../http/events.ts';
+import { quotaStage } from '../reconcile/quota-stage.ts';
 import { always, neverArrived, type Plan, wireOf } from '../support/faults.ts';
 import { useTable } from '../support/table.ts';
 import { type Result, stage } from './stage.ts';
@@ -95,8 +95,6 @@ interface Row {
   readonly error: { readonly type: string; readonly code: string };
   /** How often the handler ran, this request and all before it. */
   readonly runs: number;
-  /** Set where no request can get this answer yet; then only its form is shown. */
-  readonly formOnly?: true;
   answer(scene: Scene): Promise<unknown>;
 }
 
@@ -364,8 +362,7 @@ const ROWS: readonly Row[] = [
   },
   {
     code: 'quota_exceeded',
-    when: 'there are too many (its form alone: nothing counts keys before reconciliation does)',
-    formOnly: true,
+    when: 'the key is new and its tenant has left too many open',
     ietf: 429,
     stripe: 429,
     title: 'Too many requests',
@@ -375,9 +372,11 @@ const ROWS: readonly Row[] = [
     named: true,
     error: { type: 'rate_limit_error', code: 'rate_limit' },
     runs: 0,
-    async answer({ preset, ref }) {
-      const reply = problem('quota_exceeded', { retryAfterMs: 60_000, operationRef: ref }, preset, DOCS);
-      return renderReply(reply, { source: 'http-api', multiValueHeaders: false });
+    async answer({ ledger, clock, protect, refund }) {
+      const { hanging, batch } = quotaStage(ledger, { now: clock() }, { openKeys: 1 });
+      const { changes } = await hanging('user-17', 2);
+      await batch(...changes);
+      return protect({ quota: true })(refund());
     },
   },
 ];
@@ -462,10 +461,9 @@ describe.each(['ietf', 'stripe'] as const)('in the %s preset', (preset) => {
   });
 });
 
-it('every code has its rows, and only a quota cannot be met with a request yet', () => {
-  const codes = (rows: readonly Row[]) => [...new Set(rows.map(({ code }) => code))].toSorted();
-  expect(codes(ROWS)).toEqual(Object.keys(problems).toSorted());
-  expect(codes(ROWS.filter(({ formOnly }) => formOnly))).toEqual(['quota_exceeded']);
+it('every code has its rows', () => {
+  const codes = new Set(ROWS.map(({ code }) => code));
+  expect([...codes].toSorted()).toEqual(Object.keys(problems).toSorted());
 });
 
 type Headers = Readonly<Record<string, readonly string[]>>;

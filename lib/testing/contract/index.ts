@@ -5,6 +5,7 @@ import { erasures } from './erasures.ts';
 import { kept } from './kept.ts';
 import { others } from './others.ts';
 import { owner } from './owner.ts';
+import { quotas } from './quotas.ts';
 import type { ContractCase } from './subject.ts';
 
 /**
@@ -19,4 +20,5 @@ export const ledgerContract: readonly ContractCase[] = [
   ...kept,
   ...bodies,
   ...erasures,
+  ...quotas,
 ];
