@@ -1,4 +1,5 @@
 import { marshall } from '@aws-sdk/util-dynamodb';
+import { StoreUnavailable } from '../../lib/core/errors.ts';
 import type { Claim } from '../../lib/core/moves.ts';
 import type { InProgress, LedgerRecord } from '../../lib/core/record.ts';
 import { encode } from '../../lib/ledger/item.ts';
@@ -42,8 +43,17 @@ function imageOf(record: LedgerRecord) {
 export function quotaStage<W>(ledger: Ledger<W>, time: { now: number }, quota?: QuotaLimits) {
   const logged: LogEntry[] = [];
   const measured: Sample[] = [];
+  /** Records that the store does not answer for. */
+  const away = new Set<string>();
+  const partly: Ledger<W> = {
+    ...ledger,
+    watch: (from, ...rest) => {
+      if (away.has(from.pk)) throw new StoreUnavailable('the store did not answer');
+      return ledger.watch(from, ...rest);
+    },
+  };
   const watch = sentinel({
-    ledger,
+    ledger: partly,
     ...(quota && { quota }),
     clock: () => time.now,
     log: (entry) => logged.push(entry),
@@ -54,6 +64,7 @@ export function quotaStage<W>(ledger: Ledger<W>, time: { now: number }, quota?: 
     return movedRecord(await ledger.reserve(claimOf({ tenant, ...times, ...claim }), execute));
   };
   return {
+    away,
     logged,
     measured,
     open,
