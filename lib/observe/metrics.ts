@@ -1,7 +1,7 @@
 import type { EpochMs } from '../core/record.ts';
 
 /** Every metric there is, with its unit. The prefix is part of the published name. */
-const metricUnits = {
+export const metricUnits = {
   'reserve.created.count': 'Count',
   'reserve.replay.count': 'Count',
   'reserve.in_progress.count': 'Count',
@@ -17,12 +17,14 @@ const metricUnits = {
   'sweep.run': 'Count',
   'sweep.looked': 'Count',
   'sweep.failed': 'Count',
+  'unknown.age_ms': 'Milliseconds',
   leftover_ratio: 'None',
   'ttl_pruned.count': 'Count',
   evidence_removed: 'Count',
   'quota.flagged.count': 'Count',
   fenced: 'Count',
   parked: 'Count',
+  'parked.waiting': 'Count',
   'outbox.delivered': 'Count',
   'outbox.failed': 'Count',
   'audit.mismatch': 'Count',

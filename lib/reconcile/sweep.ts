@@ -130,8 +130,24 @@ export function sweeper<W>(options: SweepOptions<W>): Sweep {
     report.measure(ALL, { 'sweep.looked': looked, 'sweep.failed': failed });
     // No run at all, then: Lambda counts it as an error, and whoever waits for the next heartbeat waits in vain.
     if (unasked.length === shards.length) throw unasked[0];
-    report.measure(ALL, { 'sweep.run': 1 });
+    const waiting = await waitingForAPerson(until);
+    report.measure(ALL, { 'sweep.run': 1, ...(waiting !== undefined && { 'parked.waiting': waiting }) });
     return { looked, done, failed, complete };
+  }
+
+  /** A parking is one moment; that something is parked lasts until a person has come. A page of each shard is enough to say so. */
+  async function waitingForAPerson(until: EpochMs): Promise<number | undefined> {
+    let waiting = 0;
+    try {
+      await eachOf(dueShards('parked'), limits.sweepConcurrency, async (shard) => {
+        const { entries } = await ledger.due(shard, Number.MAX_SAFE_INTEGER, PAGE, undefined, { until });
+        waiting += entries.length;
+      });
+      return waiting;
+    } catch (error) {
+      report.tell(ALL, 'warn', 'parked_uncounted', { reason: nameOf(error) });
+      return undefined;
+    }
   }
 
   async function sweepShard(shard: string, run: Run): Promise<boolean> {
@@ -172,7 +188,10 @@ export function sweeper<W>(options: SweepOptions<W>): Sweep {
   async function look(record: LedgerRecord, until: EpochMs): Promise<string> {
     if (!isDue(record)) return 'nothing'; // The index is behind the record.
     if (record.status === 'in_progress') return abandoned(record, until);
-    if (record.status === 'unknown') return resolve(record, until);
+    if (record.status === 'unknown') {
+      report.measure(record, { 'unknown.age_ms': clock() - record.lastRunAt });
+      return resolve(record, until);
+    }
     if (isUndelivered(record)) return dispatcher ? dispatcher.redrive(record.pk, until) : 'nothing';
     return 'nothing';
   }

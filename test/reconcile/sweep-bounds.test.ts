@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import { StoreUnavailable } from '../../lib/core/errors.ts';
 import { schedule } from '../../lib/core/policy.ts';
 import type { InProgress } from '../../lib/core/record.ts';
-import { executed, type UnknownOperation, type Verdict } from '../../lib/effects/resolver.ts';
+import { executed, type UnknownOperation, undetermined, type Verdict } from '../../lib/effects/resolver.ts';
 import type { Ledger } from '../../lib/ledger/ledger.ts';
 import { memoryLedger } from '../../lib/ledger/memory.ts';
 import type { LogEntry } from '../../lib/observe/log.ts';
@@ -55,8 +55,27 @@ describe('a run of the sweep', () => {
     expect(await run()).toEqual({ looked: 0, done: {}, failed: 0, complete: true });
     expect(measured.map(({ metrics }) => metrics)).toEqual([
       { 'sweep.looked': 0, 'sweep.failed': 0 },
-      { 'sweep.run': 1 },
+      { 'sweep.run': 1, 'parked.waiting': 0 },
     ]);
+  });
+
+  it('says how many wait for a person, for as long as they do', async () => {
+    const stage = world(memory);
+    await unknown(stage, 'POST /payments', 'due#1'); // Nobody can be asked about it, so it is parked.
+    const waiting = async () => {
+      await stage.run();
+      return stage.measured.map(({ metrics }) => metrics['parked.waiting']).at(-1);
+    };
+    expect([await waiting(), await waiting()]).toEqual([1, 1]);
+  });
+
+  it('says for how long nobody has known what became of an operation', async () => {
+    const stage = world(memory, { resolver: () => undetermined() });
+    await unknown(stage, 'POST /payments', 'due#1');
+    stage.time.now += 90_000;
+    await stage.run();
+    const ages = stage.measured.flatMap(({ metrics }) => metrics['unknown.age_ms'] ?? []);
+    expect(ages).toEqual([90_000]);
   });
 
   it('goes through all other shards when one cannot be read, and says so', async () => {

@@ -10,6 +10,7 @@ import { jwtClaim } from '../../lib/http/tenant.ts';
 import { encode } from '../../lib/ledger/item.ts';
 import type { Ledger } from '../../lib/ledger/ledger.ts';
 import { idempotent } from '../../lib/middleware/idempotent.ts';
+import type { Sample } from '../../lib/observe/metrics.ts';
 import { backstop } from '../../lib/reconcile/backstop.ts';
 import { dispatcher } from '../../lib/reconcile/dispatch.ts';
 import { operator } from '../../lib/reconcile/operator.ts';
@@ -239,7 +240,8 @@ export function bankWorld(create: (clock: () => number) => Ledger<unknown>, star
     'POST /deduped': { effects: 'transactional', resolver },
   } as const;
 
-  const quiet = { clock, log: () => {}, metrics: () => {} };
+  const samples: Sample[] = [];
+  const quiet = { clock, log: () => {}, metrics: (sample: Sample) => void samples.push(sample) };
 
   const payments = idempotent(
     async (event: { rawPath: string }, { once }) => {
@@ -326,7 +328,8 @@ export function bankWorld(create: (clock: () => number) => Ledger<unknown>, star
   }
 
   return {
-    ...{ time, clock, bank, rows, changes, answers, stream, invocations, frozen, pks, plan, ledger, inner },
+    ...{ samples, time, clock, bank, rows, changes, answers, stream },
+    ...{ invocations, frozen, pks, plan, ledger, inner, saw },
     desk: operator({ ledger, operations, clock }),
     request: (route: Route, key: string, body: unknown = { amount: 5 }) =>
       run(post({ key, path: route, body })),
