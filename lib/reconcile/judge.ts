@@ -33,9 +33,11 @@ export function judgement<W>(ports: JudgePorts<W>) {
   /** Whoever is asked has until then, and `askMs` at the most. */
   return async function judge(record: Unknown, ask: Resolver, until: EpochMs): Promise<Judged> {
     let verdict: Verdict;
+    let askedAt: EpochMs;
     try {
       const operation = await seenBy(record);
-      const waitMs = Math.min(schedule.askMs, until - clock());
+      askedAt = clock();
+      const waitMs = Math.min(schedule.askMs, until - askedAt);
       verdict = checkedVerdict(record, await inTime(waitMs, (signal) => ask(operation, { signal })));
     } catch (error) {
       return { kind: 'failed', error: nameOf(error), silent: error instanceof NoAnswer };
@@ -44,8 +46,9 @@ export function judgement<W>(ports: JudgePorts<W>) {
       case 'undetermined':
         return { kind: 'undetermined', retryAfterMs: verdict.retryAfterMs };
       case 'notExecuted': {
+        // By when it was asked, not by when it answered: what it has not seen may have arrived in between.
         const at = settlesAt(record);
-        return clock() < at ? { kind: 'tooEarly', at } : settle(record, notExecutedTo(record));
+        return askedAt < at ? { kind: 'tooEarly', at } : settle(record, notExecutedTo(record));
       }
       case 'executed':
         return executed(record, verdict.result, verdict.step);

@@ -239,6 +239,19 @@ for (const [name, ledgerOf] of Object.entries(ledgers)) {
       expect(await ledger.read(pk)).toMatchObject({ status: 'failed_retryable', errorCode: 'not_executed' });
     });
 
+    it('that was asked too early is not believed, however late it answers', async () => {
+      const stage = await unknown(() => {
+        const verdict = notExecuted();
+        stage.time.now += 9_000; // What it did not see may land now.
+        return verdict;
+      });
+      const { pk, look, at, ledger, settledAt } = stage;
+      at(settledAt - 1);
+      expect(await look(pk)).toBe('rescheduled');
+      expect(await ledger.read(pk)).toMatchObject({ status: 'unknown', due: { at: settledAt } });
+      expect(await look(pk)).toBe('settled');
+    });
+
     it('that cannot say, or fails, is asked again, later and later, until an operator is', async () => {
       let asked = 0;
       const { pk, look, at, ledger, measured } = await unknown(() => {

@@ -32,7 +32,7 @@ export type Fate =
   | 'charges and times out'
   | 'times out'
   | 'answers 500'
-  /** It has taken the request, says nothing, and charges a minute after the lease. */
+  /** It has taken the request, says nothing, and charges after the lease, as late as it ever does. */
   | 'charges late'
   /** The process ends. */
   | 'dies before'
@@ -47,8 +47,10 @@ export type Fate =
 /** Longer than any test takes: the middleware's own timers are real. */
 const RUN_MS = 300_000;
 const LEASE_MS = RUN_MS + 5_000;
-/** Inside the settling time of two minutes. */
-const LATE_MS = 60_000;
+/** Just inside the settling time of two minutes. */
+const LATE_MS = 118_000;
+/** As long as an answer may take, and still be waited for. */
+const SLOW_MS = 9_000;
 const ARN = 'arn:aws:lambda:eu-central-1:123456789012:function:payments:live';
 
 export const routes = ['/opaque', '/effect', '/step', '/plain', '/deferred', '/deduped'] as const;
@@ -60,6 +62,8 @@ class Bank {
   readonly #late: { readonly key: string; readonly at: number; readonly dedupes: boolean }[] = [];
   /** Whoever asks it what it has done gets no answer. */
   silent = false;
+  /** Whoever asks it gets an answer that was true when it was asked. */
+  slow = false;
 
   charge(key: string, dedupes: boolean): void {
     if (dedupes && this.charges.includes(key)) return;
@@ -184,6 +188,11 @@ export function bankWorld(create: (clock: () => number) => Ledger<unknown>, star
     stream.push({ dynamodb: { Keys, OldImage, NewImage, SequenceNumber: String(sequence) } });
   }
 
+  function advance(ms: number): void {
+    time.now += ms;
+    bank.land(time.now);
+  }
+
   /** Never comes back. Whoever waits for the request is told. */
   async function die(): Promise<never> {
     died();
@@ -227,7 +236,9 @@ export function bankWorld(create: (clock: () => number) => Ledger<unknown>, star
   const resolver = ({ operationId, open }: UnknownOperation) => {
     if (bank.silent) return undetermined();
     const key = open?.key ?? operationId;
-    if (!bank.has(key)) return notExecuted();
+    const charged = bank.has(key);
+    if (bank.slow) advance(SLOW_MS);
+    if (!charged) return notExecuted();
     return executed(open?.name === 'charge' ? { declined: false } : answer(operationId, { declined: false }));
   };
 
@@ -352,10 +363,7 @@ export function bankWorld(create: (clock: () => number) => Ledger<unknown>, star
         if (record && !(await inner.read(record.pk))) saw('prune', record.pk, record, undefined);
     },
     search: () => search({}, { getRemainingTimeInMillis: () => RUN_MS }),
-    advance(ms: number) {
-      time.now += ms;
-      bank.land(time.now);
-    },
+    advance,
     async records(): Promise<LedgerRecord[]> {
       const all = await Promise.all([...pks].map((pk) => inner.read(pk)));
       return all.filter((record) => record !== undefined);

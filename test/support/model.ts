@@ -134,6 +134,25 @@ const passing = fc
   .constantFrom(1_000, 30_000, 2 * MINUTE, 6 * MINUTE, 60 * MINUTE, 26 * 60 * MINUTE)
   .map((ms) => command(`${ms} ms pass`, async (world) => world.advance(ms)));
 
+/** How long before an outcome settles the bank is asked: sooner than it answers when it is slow. */
+const ALMOST_MS = 6_000;
+
+/** Asked when "not there" is not to be believed yet, and answered when it would be. */
+const almostSettled = fc.tuple(fc.nat(8), fc.boolean()).map(([which, byWebhook]) =>
+  command(`${byWebhook ? 'webhook' : 'sweep'} just before ${which} settles`, async (world) => {
+    const unknown = (await world.records()).filter((record) => record.status === 'unknown');
+    const record = unknown[which % Math.max(1, unknown.length)];
+    if (!record) return;
+    const { skewMs, settlingMs } = defaultPolicy;
+    const aheadMs = record.leaseUntil + skewMs + settlingMs - ALMOST_MS - world.time.now;
+    if (aheadMs > 0) world.advance(aheadMs);
+    world.bank.slow = true;
+    if (byWebhook) await world.tell(record.pk, `${record.pk}-${world.time.now}`);
+    else await world.sweep();
+    world.bank.slow = false;
+  }),
+);
+
 /** Most of what happens is requests and time; a run without them shows nothing. */
 export const commands: fc.Arbitrary<Command>[] = [
   requests,
@@ -143,6 +162,7 @@ export const commands: fc.Arbitrary<Command>[] = [
   twins,
   passing,
   passing,
+  almostSettled,
   fc
     .constantFrom(...fates.filter((fate) => !fate.startsWith('completion') && !fate.startsWith('freezes')))
     .map((fate) => command(`sweep: ${fate}`, (world) => during(world, fate, world.sweep))),
