@@ -9,6 +9,8 @@ interface Subject {
   readonly operation: string;
 }
 
+const NAME_MAX_LENGTH = 100;
+
 export type Measured = Partial<Record<MetricName, number>>;
 export type Level = LogEntry['level'];
 
@@ -47,9 +49,9 @@ export function unread(pk: string): Subject {
   return { pk, tenant: '-', operation: '-' };
 }
 
-/** The class of an error; its message may quote what must not be logged. */
+/** The class of an error; its message may quote what must not be logged. It is kept on records: no longer than a class is. */
 export function nameOf(error: unknown): string {
-  return error instanceof Error ? error.name : typeof error;
+  return error instanceof Error ? String(error.name).slice(0, NAME_MAX_LENGTH) : typeof error;
 }
 
 function quietly(tell: () => unknown): void {

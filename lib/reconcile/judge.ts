@@ -1,12 +1,15 @@
 import { eventKey, stepKey } from '../core/downstream-key.ts';
-import { InvalidArgument } from '../core/errors.ts';
+import { InvalidArgument, StoreUnavailable } from '../core/errors.ts';
 import { schedule } from '../core/policy.ts';
 import { type EpochMs, type LedgerRecord, openStep, type Unknown } from '../core/record.ts';
 import { inTime, NoAnswer } from '../effects/in-time.ts';
-import type { Resolver, UnknownOperation, Verdict } from '../effects/resolver.ts';
+import { type Resolver, type UnknownOperation, undetermined, type Verdict } from '../effects/resolver.ts';
 import type { Ledger, Moved, SettleTo } from '../ledger/ledger.ts';
 import { nameOf, type Report } from '../observe/report.ts';
 import { openDelivery, type VerdictPorts, verdicts } from './verdicts.ts';
+
+/** A bank that settles overnight may say so; nobody may say that an outcome is to be left alone for longer. */
+const RETRY_MAX_MS = 24 * 3_600_000;
 
 export interface JudgePorts<W> extends VerdictPorts {
   readonly ledger: Ledger<W>;
@@ -20,7 +23,7 @@ export type Judged =
   /** "Not there" is not believed before then. */
   | { readonly kind: 'tooEarly'; readonly at: EpochMs }
   | { readonly kind: 'undetermined'; readonly retryAfterMs: number | undefined }
-  /** Whoever was asked failed, or said what cannot be kept: asking again may help. */
+  /** Whoever was asked failed, or said what cannot be kept, or the record cannot be read: asking again may help. */
   | { readonly kind: 'failed'; readonly error: string; readonly silent?: boolean }
   /** It speaks of no effect that the record knows of: asking again will not help. */
   | { readonly kind: 'withoutEffect' };
@@ -32,11 +35,21 @@ export function judgement<W>(ports: JudgePorts<W>) {
 
   /** Whoever is asked has until then, and `askMs` at the most. */
   return async function judge(record: Unknown, ask: Resolver, until: EpochMs): Promise<Judged> {
-    let verdict: Verdict;
-    let askedAt: EpochMs;
     try {
-      const operation = await seenBy(record);
-      askedAt = clock();
+      return await judged(record, ask, until);
+    } catch (error) {
+      // Silence of the store passes. What it cannot read or keep would be the same again: that is a try, and a resolver can
+      // be mended.
+      if (error instanceof StoreUnavailable) throw error;
+      return { kind: 'failed', error: nameOf(error) };
+    }
+  };
+
+  async function judged(record: Unknown, ask: Resolver, until: EpochMs): Promise<Judged> {
+    const operation = await seenBy(record);
+    const askedAt = clock();
+    let verdict: Verdict;
+    try {
       const waitMs = Math.min(schedule.askMs, until - askedAt);
       verdict = checkedVerdict(record, await inTime(waitMs, (signal) => ask(operation, { signal })));
     } catch (error) {
@@ -50,21 +63,13 @@ export function judgement<W>(ports: JudgePorts<W>) {
         const at = settlesAt(record);
         return askedAt < at ? { kind: 'tooEarly', at } : settle(record, notExecutedTo(record));
       }
-      case 'executed':
-        return executed(record, verdict.result, verdict.step);
+      case 'executed': {
+        const target = executedTo(record, verdict.result, verdict.step);
+        return target ? settle(record, target) : { kind: 'withoutEffect' };
+      }
       default:
         return verdict satisfies never;
     }
-  };
-
-  async function executed(record: Unknown, result: unknown, step?: string): Promise<Judged> {
-    let target: SettleTo | undefined;
-    try {
-      target = executedTo(record, result, step);
-    } catch (error) {
-      return { kind: 'failed', error: nameOf(error) }; // What it returned cannot be kept; a resolver can be mended.
-    }
-    return target ? settle(record, target) : { kind: 'withoutEffect' };
   }
 
   async function settle(record: Unknown, target: SettleTo): Promise<Judged> {
@@ -105,10 +110,18 @@ function openEffect(record: Unknown): UnknownOperation['open'] {
 
 /** It comes from outside: what is no verdict must not pass for one. */
 function checkedVerdict({ operation }: Unknown, verdict: unknown): Verdict {
-  const kind =
-    typeof verdict === 'object' && verdict !== null && 'kind' in verdict ? verdict.kind : undefined;
-  if (kind === 'executed' || kind === 'notExecuted' || kind === 'undetermined') return verdict as Verdict;
+  const { kind, retryAfterMs } = (typeof verdict === 'object' && verdict !== null ? verdict : {}) as {
+    readonly [field in 'kind' | 'retryAfterMs']?: unknown;
+  };
+  if (kind === 'undetermined') return undetermined(checkedPauseMs(retryAfterMs));
+  if (kind === 'executed' || kind === 'notExecuted') return verdict as Verdict;
   throw new InvalidArgument(
     `What was asked about ${operation} returned neither executed(), notExecuted() nor undetermined().`,
   );
+}
+
+/** Nothing, where no time can be made of it: then the usual pause is kept. */
+function checkedPauseMs(retryAfterMs: unknown): number | undefined {
+  if (typeof retryAfterMs !== 'number' || !Number.isFinite(retryAfterMs)) return undefined;
+  return Math.min(RETRY_MAX_MS, Math.max(0, Math.round(retryAfterMs)));
 }

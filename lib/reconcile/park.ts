@@ -1,7 +1,8 @@
+import { schedule } from '../core/policy.ts';
 import type { EpochMs, Open } from '../core/record.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Measured, Report } from '../observe/report.ts';
-import { parkedPlace } from './places.ts';
+import { parkedPlace, retryPlace } from './places.ts';
 
 export interface ParkPorts<W> {
   readonly ledger: Pick<Ledger<W>, 'watch'>;
@@ -29,4 +30,28 @@ export async function park<W>(
   report.measure(record, { parked: 1, ...also });
   report.tell(record, 'error', 'parked', { attempt: record.attempt, reason: error });
   return true;
+}
+
+export interface PutOffPorts<W> extends ParkPorts<W> {
+  readonly random: () => number;
+}
+
+/** What came to nothing is looked at again later; the last time, an operator sees it, with what went wrong. */
+export async function putOff<W>(
+  ports: PutOffPorts<W>,
+  record: Open,
+  error: string,
+  afterMs?: number,
+): Promise<'rescheduled' | 'parked' | 'fenced'> {
+  const { ledger, clock, random, report } = ports;
+  const also = { 'reconcile.failed.count': 1 };
+  const due = retryPlace(record, clock(), random, error, afterMs);
+  if (due.tries >= schedule.reconcileTries) {
+    return (await park(ports, record, error, { tries: due.tries, also })) ? 'parked' : 'fenced';
+  }
+  const moved = await ledger.watch(record, due);
+  if (moved.kind === 'fenced') return 'fenced';
+  report.measure(record, also);
+  report.tell(record, 'warn', 'unresolved', { attempt: record.attempt, reason: error });
+  return 'rescheduled';
 }

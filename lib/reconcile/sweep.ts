@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { decideAbandoned } from '../core/decide.ts';
 import { eachOf } from '../core/each-of.ts';
-import { InvalidArgument } from '../core/errors.ts';
+import { InvalidArgument, StoreUnavailable } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { expiryAfter, schedule } from '../core/policy.ts';
-import { type EpochMs, type InProgress, isUndelivered, type LedgerRecord } from '../core/record.ts';
+import { type EpochMs, type InProgress, isOpen, isUndelivered, type LedgerRecord } from '../core/record.ts';
 import { OPERATION_OPTIONS, type OperationOptions, reconciledPolicies } from '../effects/operations.ts';
 import { requireFunctions, requireKnown, requireLedger, requireOptions } from '../effects/option-checks.ts';
 import { workUntil } from '../effects/remaining.ts';
@@ -15,7 +15,7 @@ import type { MetricSink } from '../observe/metrics.ts';
 import { nameOf, reporter, unread } from '../observe/report.ts';
 import { completion, type Invoker } from './completer.ts';
 import type { Dispatcher } from './dispatch.ts';
-import { park } from './park.ts';
+import { park, putOff } from './park.ts';
 import { waitPlace } from './places.ts';
 import { resolution } from './resolve.ts';
 
@@ -187,6 +187,18 @@ export function sweeper<W>(options: SweepOptions<W>): Sweep {
 
   async function look(record: LedgerRecord, until: EpochMs): Promise<string> {
     if (!isDue(record)) return 'nothing'; // The index is behind the record.
+    try {
+      return await moved(record, until);
+    } catch (error) {
+      // Silence of the store passes. Anything else would be the same in every run: it counts as a try.
+      if (error instanceof StoreUnavailable || !isOpen(record)) throw error;
+      const put = await putOff({ ledger, clock, random, report }, record, nameOf(error));
+      if (put === 'fenced') throw error; // It had its place before it failed, or somebody else has moved it.
+      return put;
+    }
+  }
+
+  async function moved(record: LedgerRecord, until: EpochMs): Promise<string> {
     if (record.status === 'in_progress') return abandoned(record, until);
     if (record.status === 'unknown') {
       report.measure(record, { 'unknown.age_ms': clock() - record.lastRunAt });

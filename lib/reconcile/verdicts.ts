@@ -1,3 +1,4 @@
+import { withStep } from '../core/moves.ts';
 import { expiryAfter } from '../core/policy.ts';
 import { type EpochMs, openStep, type Unknown } from '../core/record.ts';
 import { jsonText } from '../effects/json-result.ts';
@@ -32,8 +33,9 @@ export function verdicts({ policyOf, clock, newId }: VerdictPorts) {
       const last = Math.max(0, ...[...record.steps.values()].map((step) => step.at));
       const at = Math.max(now, last + (record.steps.has(name) ? 0 : 1)); // After those before it.
       const text = result === undefined ? '' : jsonText(result, 'result');
-      const step = { name, step: { state: 'done', attempt: record.attempt, at, result: text } } as const;
-      return { to: 'in_progress', step, ...reentry(record, now) };
+      const step = { state: 'done', attempt: record.attempt, at, result: text } as const;
+      withStep({ ...record, status: 'in_progress' }, name, step); // Refused as a handler's would be: by its name, or one too many.
+      return { to: 'in_progress', step: { name, step }, ...reentry(record, now) };
     }
     const reply = storableReply(result);
     const open = openDelivery(record);

@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import { stepKey } from '../../lib/core/downstream-key.ts';
+import { RecordUnreadable, StoreUnavailable } from '../../lib/core/errors.ts';
+import { limits } from '../../lib/core/limits.ts';
 import { schedule } from '../../lib/core/policy.ts';
 import type { InProgress, LedgerRecord, Unknown } from '../../lib/core/record.ts';
 import type { OperationOptions } from '../../lib/effects/operations.ts';
@@ -167,6 +169,30 @@ for (const [name, ledgerOf] of Object.entries(ledgers)) {
       expect(logged).toContainEqual(expect.objectContaining({ decision: 'sweep_failed', reason: 'Error' }));
     });
 
+    it('puts off what it cannot do, as if it had been tried, and at last before an operator', async () => {
+      const { abandoned, ledger, time, clock, logged } = world(ledgerOf);
+      const kept = { function: 'arn:payments', event: new TextEncoder().encode('{"body":"{}"}') };
+      const { pk } = await abandoned('steps', kept);
+      const request = async () => Promise.reject(new RecordUnreadable('its key is gone'));
+      const { look } = sweeper({
+        ledger: { ...ledger, request },
+        ...{ clock, invoke: async () => {}, random: () => 1, metrics: () => {} },
+        log: (entry) => logged.push(entry),
+      });
+      const lookNow = async () => look((await ledger.read(pk)) as LedgerRecord, time.now + MINUTE_MS);
+      time.now = LAPSED;
+      for (let tries = 1; tries < schedule.reconcileTries; tries += 1) {
+        expect(await lookNow()).toBe('rescheduled');
+        const { due } = (await ledger.read(pk)) as InProgress;
+        expect(due).toMatchObject({ tries, error: 'RecordUnreadable' });
+        expect(await lookNow()).toBe('nothing');
+        time.now = due?.at ?? 0;
+      }
+      expect(await lookNow()).toBe('parked');
+      expect(await ledger.read(pk)).toMatchObject({ status: 'in_progress', due: { parkedAt: time.now } });
+      expect(logged.at(-1)).toMatchObject({ decision: 'parked', reason: 'RecordUnreadable' });
+    });
+
     it('does nothing twice when several run at once', async () => {
       const { abandoned, time, look, ledger } = world(ledgerOf);
       const record = await abandoned('opaque');
@@ -290,6 +316,87 @@ for (const [name, ledgerOf] of Object.entries(ledgers)) {
         expect(await look(pk)).toBe('rescheduled');
         expect(await ledger.read(pk)).toMatchObject({ status: 'unknown', due: { error } });
       }
+    });
+
+    it('that says what cannot be kept is asked again, later and later, until an operator is', async () => {
+      const huge = executed({ statusCode: 201, body: 'x'.repeat(limits.bodyMaxBytes + 1) });
+      const { pk, look, at, ledger, settledAt } = await unknown(() => huge);
+      let now = settledAt;
+      for (let tries = 1; tries < schedule.reconcileTries; tries += 1) {
+        at(now);
+        expect(await look(pk)).toBe('rescheduled');
+        const { due } = (await ledger.read(pk)) as Unknown;
+        expect(due).toMatchObject({ tries, error: 'InvalidArgument' });
+        expect(due.at).toBeGreaterThan(now);
+        now = due.at;
+      }
+      at(now);
+      expect(await look(pk)).toBe('parked');
+      expect(await ledger.read(pk)).toMatchObject({ status: 'unknown', due: { parkedAt: now, tries: 10 } });
+    });
+
+    it('that says what no step can hold, or be called, moves nothing, and has been asked', async () => {
+      const full = Array.from({ length: limits.stepsMax }, (_, each) => `step-${each}`);
+      for (const [steps, verdict] of [
+        [[], executed('x'.repeat(limits.stepResultMaxBytes), 'charge')],
+        [[], executed({}, 'no name!')],
+        [[], executed({}, 7 as never)],
+        [name === 'memory' ? full : [], executed({}, name === 'memory' ? 'one-more' : '')],
+      ] as const) {
+        const { abandoned, time, look, ledger } = world(ledgerOf, {
+          effects: 'steps',
+          resolver: () => verdict,
+        });
+        let mine = await abandoned('steps');
+        for (const [index, step] of steps.entries())
+          mine = movedRecord<InProgress>(await ledger.saveStep(mine, step, '1', START + index));
+        time.now = START + 24 * 60 * MINUTE_MS;
+        expect(await look(mine.pk)).toBe('unknown');
+        time.now += 10 * MINUTE_MS;
+        expect(await look(mine.pk)).toBe('rescheduled');
+        const after = (await ledger.read(mine.pk)) as Unknown;
+        expect(after).toMatchObject({ status: 'unknown', due: { tries: 1, error: 'InvalidArgument' } });
+        expect([...after.steps.keys()]).toEqual(expect.arrayContaining([...steps]));
+        expect(after.steps.size).toBe(steps.length);
+      }
+    });
+
+    it('that names no time is asked again after the usual pause, and after a day at the latest', async () => {
+      for (const [retryAfterMs, pauseMs] of [
+        [Number.NaN, 30_000],
+        [Infinity, 30_000],
+        ['soon' as never, 30_000],
+        [-5, 30_000],
+        [100_000 / 3, 33_333],
+        [1e17, 24 * 60 * MINUTE_MS],
+      ] as const) {
+        const { pk, look, at, ledger, settledAt } = await unknown(() => undetermined(retryAfterMs));
+        at(settledAt);
+        expect(await look(pk)).toBe('rescheduled');
+        const due = { tries: 1, at: settledAt + pauseMs };
+        expect(await ledger.read(pk)).toMatchObject({ status: 'unknown', due });
+      }
+    });
+
+    it('that fails with a name as long as a message leaves a short one', async () => {
+      const { pk, look, at, ledger, settledAt } = await unknown(() => {
+        throw Object.assign(new Error('x'), { name: 'x'.repeat(500_000) });
+      });
+      at(settledAt);
+      expect(await look(pk)).toBe('rescheduled');
+      expect(await ledger.read(pk)).toMatchObject({ due: { tries: 1, error: 'x'.repeat(100) } });
+    });
+
+    it('is not to blame while the store does not answer: nothing is counted', async () => {
+      const { pk, time, ledger, settledAt, clock } = await unknown(() => undetermined());
+      time.now = settledAt;
+      const settle = async () => Promise.reject(new StoreUnavailable('away'));
+      const quiet = { clock, log: () => {}, metrics: () => {} };
+      const resolver = () => executed({ statusCode: 201, body: '{}' });
+      const { look } = sweeper({ ledger: { ...ledger, settle }, ...opaqueWith(resolver), ...quiet });
+      const before = (await ledger.read(pk)) as LedgerRecord;
+      await expect(look(before, time.now + MINUTE_MS)).rejects.toThrow('away');
+      expect(await ledger.read(pk)).toEqual(before);
     });
 
     it('is missed at once where there is none: it waits for an operator', async () => {
