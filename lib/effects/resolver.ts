@@ -6,6 +6,7 @@ export interface UnknownOperation {
   readonly operationRef: string;
   readonly operation: string;
   readonly tenant: string;
+  /** What a handler that is opaque gives its provider as a reference or key: the same in every attempt. */
   readonly operationId: string;
   readonly attempt: number;
   readonly createdAt: EpochMs;

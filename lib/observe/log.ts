@@ -10,6 +10,9 @@ export interface LogEntry {
   readonly tenant: string;
   /** The first characters of the record's digest: enough to find it, too few to be it. */
   readonly operationRef: string;
+  /** The whole of it, where no record is left that its first characters would find. */
+  readonly fullRef?: string;
+  readonly operationId?: string;
   readonly attempt?: number;
   /** Why, where a code alone does not say; the class of an error, never its message. */
   readonly reason?: string;

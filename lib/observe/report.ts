@@ -21,7 +21,7 @@ export interface Report {
     subject: Subject,
     level: Level,
     decision: string,
-    more?: { readonly attempt?: number; readonly reason?: string },
+    more?: Pick<LogEntry, 'fullRef' | 'operationId' | 'attempt' | 'reason'>,
   ): void;
 }
 

@@ -78,14 +78,19 @@ export function sentinel<W>(
     return { batchItemFailures: failed.map(({ sequenceNumber }) => ({ itemIdentifier: sequenceNumber })) };
   };
 
-  /** TTL ends what is finished. Whatever else is removed takes the only evidence of an open outcome with it. */
+  /**
+   * TTL ends what is finished. Whatever else is removed takes the only evidence of an open outcome with it; what its last
+   * image knew of it is all that anybody can still look for at the provider.
+   */
   function countRemoved(changes: readonly RecordChange[]): void {
-    const removed = changes.flatMap(({ pk, before, after }) => (before && !after ? [{ pk, ...before }] : []));
-    const evidence = removed.filter(showsOpen);
+    const removed = changes.filter(({ before, after }) => before && !after);
+    const evidence = removed.filter(({ before }) => showsOpen(before));
     if (removed.length > 0) measure(ALL, { 'ttl_pruned.count': removed.length - evidence.length });
-    for (const { pk, status } of evidence) {
+    for (const { pk, tenant = '-', operation = '-', before } of evidence) {
+      const { status = '', operationId = '', attempt = 0 } = before ?? {};
       measure(ALL, { evidence_removed: 1 });
-      tell(unread(pk), 'error', 'evidence_removed', { reason: status });
+      const known = { fullRef: pk, operationId, attempt };
+      tell({ pk, tenant, operation }, 'error', 'evidence_removed', { ...known, reason: status });
     }
   }
 

@@ -113,7 +113,7 @@ export function sweeper<W>(options: SweepOptions<W>): Sweep {
   async function handle(_event: unknown, context: object): Promise<Swept> {
     const until = workUntil(context, clock());
     const run: Run = { until, done: {}, looked: 0, failed: 0, complete: true, silences: new Map() };
-    const shards = dueShards();
+    const shards = fromAnywhere(dueShards());
     const unasked: unknown[] = [];
     await eachOf(shards, limits.sweepConcurrency, async (shard) => {
       try {
@@ -133,6 +133,12 @@ export function sweeper<W>(options: SweepOptions<W>): Sweep {
     const waiting = await waitingForAPerson(until);
     report.measure(ALL, { 'sweep.run': 1, ...(waiting !== undefined && { 'parked.waiting': waiting }) });
     return { looked, done, failed, complete };
+  }
+
+  /** Where time ends before the list does, it is not always the same shards that are not reached. */
+  function fromAnywhere(shards: readonly string[]): readonly string[] {
+    const first = Math.floor(random() * shards.length) % shards.length;
+    return [...shards.slice(first), ...shards.slice(0, first)];
   }
 
   /** A parking is one moment; that something is parked lasts until a person has come. A page of each shard is enough to say so. */

@@ -115,7 +115,7 @@ export function webhook<W, E extends WebhookEvent = WebhookEvent>(
     const named = about?.operationRef ?? ''; // Some providers write null for what is not there.
     if (!about || named === '') return DONE;
     const record = isText(named) ? await ledger.read(named, { until: storeUntil(deadline) }) : undefined;
-    if (record && !isAbout(record, about)) return unmatched(ref, named, 'another_operation');
+    if (record && !isAbout(record, about)) return unmatched(ref, about, 'another_operation');
     const hint = decideHint(record);
     switch (hint.kind) {
       case 'ask':
@@ -126,7 +126,7 @@ export function webhook<W, E extends WebhookEvent = WebhookEvent>(
       case 'ended':
         return DONE;
       case 'missing':
-        return unmatched(ref, named, 'no_record');
+        return unmatched(ref, about, 'no_record');
       default:
         return hint satisfies never;
     }
@@ -134,12 +134,15 @@ export function webhook<W, E extends WebhookEvent = WebhookEvent>(
 
   /**
    * It may have expired, or be another deployment's: sending it again changes nothing, and somebody should know. They are
-   * told the ref that the event carries, by which it is found at the provider.
+   * told all that the event carries, by which it is found at the provider.
    */
-  function unmatched(ref: EventRef, named: unknown, reason: string): Handled {
-    const about = { ...ref, pk: isText(named) ? named : '-' };
+  function unmatched(ref: EventRef, named: WebhookSubject, reason: string): Handled {
+    const { operationRef, operationId, tenant } = named;
+    const pk = isText(operationRef) ? operationRef : '-';
+    const about = { ...ref, pk, ...(isText(tenant) && { tenant }) };
+    const known = { fullRef: pk, ...(isText(operationId) && { operationId }) };
     report.measure(about, { 'webhook.unmatched': 1 });
-    report.tell(about, 'warn', 'webhook_unmatched', { reason });
+    report.tell(about, 'warn', 'webhook_unmatched', { ...known, reason });
     return DONE;
   }
 
@@ -194,7 +197,7 @@ export function webhook<W, E extends WebhookEvent = WebhookEvent>(
   ): Handled {
     report.measure(record, { 'reconcile.failed.count': 1 });
     report.tell(record, level, 'webhook_unresolved', { attempt: record.attempt, reason });
-    return again(Number.isFinite(afterMs) ? Math.max(RETRY_MS, afterMs) : RETRY_MS);
+    return again(Math.max(RETRY_MS, afterMs));
   }
 
   /** So that the next delivery need not wait for the lease. If it cannot be written now, that is what happens. */

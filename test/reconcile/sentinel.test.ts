@@ -238,6 +238,17 @@ describe('an image that cannot be read', () => {
     expect(await ledger.read(mine.pk)).toEqual(done);
   });
 
+  it('is no reason to take a record from where it waits for an operator', async () => {
+    const { reserve, change, batch, ledger, time } = world();
+    const mine = await reserve();
+    const reserved = withImage(await change(mine.pk), (image) => ({ ...image, v: { N: '99' } }));
+    const due = { shard: dueShard(mine.pk, 'parked'), at: START, parkedAt: START, tries: 10, error: 'x' };
+    const parked = movedRecord<InProgress>(await ledger.watch(mine, due));
+    time.now = LAPSED;
+    expect(await batch(reserved)).toEqual([]);
+    expect(await ledger.read(mine.pk)).toEqual(parked);
+  });
+
   it('in the table either is said, counted and left alone: the shard goes on, and the backstop finds it', async () => {
     const { reserve, change, batch, ledger, logged, measured, image, quiet } = world();
     const [bad, good] = [await reserve(), await reserve()];
@@ -293,6 +304,21 @@ describe('a record that is removed', () => {
     expect(
       logged.filter(({ decision, level }) => decision === 'evidence_removed' && level === 'error'),
     ).toHaveLength(4);
+  });
+});
+
+describe('evidence that is removed', () => {
+  it('is told of with all that its last image knew, since no record is left to be found', async () => {
+    const { reserve, image, batch, logged } = world();
+    const { pk, operationId, tenant, operation, attempt } = await reserve();
+    const dynamodb = { Keys: { pk: { S: pk }, sk: { S: 'record' } }, SequenceNumber: '1' };
+    await batch({ dynamodb: { ...dynamodb, OldImage: await image(pk) } });
+    expect(logged).toEqual([
+      {
+        ...{ at: START, level: 'error', decision: 'evidence_removed', reason: 'in_progress' },
+        ...{ tenant, operation, operationRef: pk.slice(0, 12), fullRef: pk, operationId, attempt },
+      },
+    ]);
   });
 });
 

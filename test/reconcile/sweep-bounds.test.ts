@@ -10,6 +10,7 @@ import type { Sample } from '../../lib/observe/metrics.ts';
 import { dispatcher } from '../../lib/reconcile/dispatch.ts';
 import { type SweepOptions, sweeper } from '../../lib/reconcile/sweep.ts';
 import { claimOf, execute, LAPSED, movedRecord, START } from '../../lib/testing/contract/subject.ts';
+import { seededRandom } from '../support/random.ts';
 import { useTable } from '../support/table.ts';
 import { bothLedgers, charge, completedWith, Provider, through } from './stage.ts';
 
@@ -105,6 +106,47 @@ describe('a run of the sweep', () => {
     expect(runsIn(measured)).toBe(0);
   });
 
+  it('begins with any shard, and goes through all', async () => {
+    const { run, ledger } = world(memory);
+    for (const [random, first] of [
+      [0, 0],
+      [0.5, 8],
+      [0.99, 15],
+    ] as const) {
+      const asked: string[] = [];
+      const due: typeof ledger.due = async (shard, ...rest) => {
+        if (shard.startsWith('due#')) asked.push(shard);
+        return ledger.due(shard, ...rest);
+      };
+      await run({ ledger: { ...ledger, due }, random: () => random });
+      expect(asked).toEqual(Array.from({ length: 16 }, (_, each) => `due#${(first + each) % 16}`));
+    }
+  });
+
+  it('does not leave the same shards to the end while a provider is slow', async () => {
+    const reached = new Set<string>();
+    const shards = new Map<string, string>();
+    const stage = world(memory, {
+      random: seededRandom(1),
+      effects: 'opaque',
+      resolver: ({ operationRef }) => {
+        reached.add(shards.get(operationRef) ?? '');
+        stage.time.now += 9_000; // Six answers are all that fit into a run.
+        return undetermined();
+      },
+    });
+    for (let each = 0; each < 16 * 10; each += 1) {
+      const shard = `due#${each % 16}`;
+      shards.set(await unknown(stage, 'POST /payments', shard), shard);
+    }
+    for (let minute = 0; minute < 20; minute += 1) {
+      const begun = stage.time.now;
+      await stage.run();
+      stage.time.now = Math.max(stage.time.now, begun + 60_000);
+    }
+    expect(reached.size).toBe(16);
+  });
+
   it('stops when its time is over, says so, and leaves the rest where the next one finds it', async () => {
     const { abandoned, time, sweep, ledger } = world(memory);
     for (let each = 0; each < 10; each += 1) await abandoned({ effects: 'transactional' }, 'due#0');
@@ -177,7 +219,11 @@ describe('a resolver that never answers', () => {
     const hung = [];
     for (let each = 0; each < 20; each += 1) hung.push(await unknown(stage, 'POST /silent', 'due#0'));
     const others = [await unknown(stage, 'POST /fine', 'due#0'), await unknown(stage, 'POST /fine', 'due#1')];
-    const free = await stage.abandoned({ effects: 'transactional' }, 'due#0');
+    // Nobody is asked about it, though it is of the same operation; it is found after those that are hung.
+    const abandoned = await stage.abandoned({ effects: 'transactional', operation: 'POST /silent' }, 'due#0');
+    const free = movedRecord<InProgress>(
+      await stage.ledger.watch(abandoned, { shard: 'due#0', at: START + 1 }),
+    );
     stage.time.now = LAPSED;
     const swept = await throughTime(() => stage.run(), stage.time);
     expect(swept).toMatchObject({ looked: 23, done: { silent: 2, put_off: 18, settled: 2 }, complete: true });

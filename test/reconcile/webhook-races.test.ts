@@ -1,9 +1,10 @@
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { StoreUnavailable } from '../../lib/core/errors.ts';
 import type { Completed, InProgress, LedgerRecord, Unknown } from '../../lib/core/record.ts';
 import { executed } from '../../lib/effects/resolver.ts';
 import { dynamoDbLedger } from '../../lib/ledger/dynamodb.ts';
 import type { Ledger } from '../../lib/ledger/ledger.ts';
+import { memoryLedger } from '../../lib/ledger/memory.ts';
 import type { LogEntry } from '../../lib/observe/log.ts';
 import type { Sample } from '../../lib/observe/metrics.ts';
 import { eventRef } from '../../lib/reconcile/event-claim.ts';
@@ -366,4 +367,27 @@ describe('an event while DynamoDB does not answer', () => {
       expect(await reliable.read(record.pk)).toMatchObject({ status: 'completed' });
     }
   });
+});
+
+it('a provider that never answers leaves time to write that down, and the next delivery need not wait', async () => {
+  const time = { now: START };
+  const ledger = memoryLedger({ clock: () => time.now });
+  const event = aboutRecord(await unknownRecord(ledger));
+  const { send } = endpoint(ledger, time, { fetch: async () => new Promise<never>(() => {}) });
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  try {
+    let over = false;
+    const sent = send(event).finally(() => {
+      over = true;
+    });
+    while (!over) {
+      await vi.advanceTimersByTimeAsync(500);
+      time.now += 500;
+    }
+    expect((await sent).statusCode).toBe(503);
+  } finally {
+    vi.useRealTimers();
+  }
+  expect(time.now - START).toBeLessThan(RUN_MS - 1_000);
+  expect(await noted(ledger, event)).toMatchObject({ status: 'failed_retryable', errorCode: 'not_settled' });
 });

@@ -1,7 +1,9 @@
+import { randomUUID } from 'node:crypto';
 import middy from '@middy/core';
 import httpCors from '@middy/http-cors';
 import { describe, expect, it } from 'vitest';
 import { InvalidArgument } from '../../lib/core/errors.ts';
+import { limits } from '../../lib/core/limits.ts';
 import { schedule } from '../../lib/core/policy.ts';
 import type { Completed } from '../../lib/core/record.ts';
 import { executed, notExecuted, undetermined } from '../../lib/effects/resolver.ts';
@@ -199,6 +201,27 @@ for (const [name, ledgerOf] of Object.entries(bothLedgers(table))) {
         ]);
         expect(counted()).toEqual({ 'webhook.unmatched': 1 });
       }
+    });
+
+    it('tells all that an event carries about what is not found', async () => {
+      const operationRef = randomUUID();
+      const subject = () => ({ operationRef, operationId: 'op-1', tenant: 'acct_1' });
+      const { send, logged } = endpoint(ledger, time, { fetch: () => paid, subject });
+      await send(eventOf());
+      expect(logged).toMatchObject([
+        { decision: 'webhook_unmatched', fullRef: operationRef, operationId: 'op-1', tenant: 'acct_1' },
+      ]);
+    });
+
+    it('lets an event come again whose answer cannot be kept, and says of which operation', async () => {
+      const record = await unknownRecord(ledger);
+      const huge = executed({ statusCode: 201, body: 'x'.repeat(limits.bodyMaxBytes + 1) });
+      const { send, logged } = endpoint(ledger, time, { fetch: () => huge });
+      expect((await send(aboutRecord(record))).statusCode).toBe(503);
+      expect(logged).toMatchObject([
+        { decision: 'webhook_unresolved', reason: 'InvalidArgument', operation: record.operation },
+      ]);
+      expect(await ledger.read(record.pk)).toEqual(record);
     });
 
     it('acknowledges what is about another operation or tenant, and moves nothing', async () => {
