@@ -70,6 +70,7 @@ export type { StandardSchema, Validation } from './http/validate.ts';
 export type { DynamoDbLedgerOptions } from './ledger/dynamodb.ts';
 export { dynamoDbLedger } from './ledger/dynamodb.ts';
 export type {
+  Attestation,
   AuditEntry,
   Committed,
   DeliveryNote,
@@ -131,8 +132,10 @@ export type { Delivered } from './reconcile/deliver-outbox.ts';
 export type { Dispatcher, DispatchOptions } from './reconcile/dispatch.ts';
 export { dispatcher } from './reconcile/dispatch.ts';
 export type { FailedBatch, FailedObject } from './reconcile/failed-batch.ts';
-export type { Inspection, Listing, Operator, OperatorOptions, Signature } from './reconcile/operator.ts';
-export { IllegalMove, operator } from './reconcile/operator.ts';
+export { IllegalMove } from './reconcile/illegal-move.ts';
+export type { Listed, Listing, UnreadableRecord } from './reconcile/listing.ts';
+export type { Inspection, Operator, OperatorOptions, Signature } from './reconcile/operator.ts';
+export { operator } from './reconcile/operator.ts';
 export type { QuotaLimits } from './reconcile/quota.ts';
 export type { Redriven, RedriveOptions, StreamHandler } from './reconcile/redrive.ts';
 export { RedriveFailed, redriver } from './reconcile/redrive.ts';

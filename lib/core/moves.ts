@@ -150,7 +150,11 @@ function nextAttempt(from: LedgerRecord, by: Attempt) {
   return { owner: by.owner, attempt: from.attempt + 1, effects: by.effects, lastRunAt: by.now };
 }
 
-export function completed(from: InProgress | Accepted | Unknown, outcome: Outcome, move: Move): Completed {
+export function completed(
+  from: InProgress | Accepted | Unknown | FailedRetryable,
+  outcome: Outcome,
+  move: Move,
+): Completed {
   const { now, response, outbox, expiresAt, ttl } = outcome;
   const base = {
     ...common(from, move === 'complete' || move === 'settleAccepted' ? undefined : move, now),
@@ -159,7 +163,7 @@ export function completed(from: InProgress | Accepted | Unknown, outcome: Outcom
     completedAt: now,
     expiresAt,
   } as const;
-  const acceptance = from.status === 'in_progress' ? undefined : from.accepted;
+  const acceptance = 'accepted' in from ? from.accepted : undefined;
   if (move === 'settle' && acceptance) requireNothingAfter(from.pk, acceptance.outbox);
   const result = acceptance ? { ...base, acceptedAt: acceptance.at, ...referred(acceptance.outbox) } : base;
   return isOutbox(outbox) ? { ...result, outbox } : { ...result, ttl };

@@ -123,6 +123,20 @@ export const transitions = [
     when: `${AS_READ}; steps; was never accepted; a step it names is still open; lease ends now, new owner, attempt + 1`,
   },
   {
+    move: 'attest',
+    from: 'in_progress',
+    to: 'completed',
+    by: ['operator'],
+    when: `${LAPSED}; operationId as read`,
+  },
+  {
+    move: 'attest',
+    from: 'failed_retryable',
+    to: 'completed',
+    by: ['operator'],
+    when: `${AS_READ}; not expired`,
+  },
+  {
     move: 'deliver',
     from: 'completed',
     to: 'completed',

@@ -77,8 +77,12 @@ const statusIs = (status: Status): Clause => ({
 });
 
 /** The fence: a new attempt has a new owner, so that what the old one still sends is refused. */
+const ownerIs = ({ owner }: Fence): Clause => ({
+  text: '#owner = :isOwner',
+  values: { ':isOwner': owner },
+});
 const attemptIs = (fence: Fence): readonly Clause[] => [
-  { text: '#owner = :isOwner', values: { ':isOwner': fence.owner } },
+  ownerIs(fence),
   { text: '#attempt = :isAttempt', values: { ':isAttempt': fence.attempt } },
 ];
 
@@ -93,6 +97,12 @@ const asRead = (record: LedgerRecord): readonly Clause[] => [
 const leasePassed = (now: EpochMs, skewMs: number): Clause => ({
   text: '#leaseUntil < :lapsedBefore',
   values: { ':lapsedBefore': now - skewMs },
+});
+
+/** Past it the key is free, and whoever comes next starts anew. */
+const unexpired = (now: EpochMs): Clause => ({
+  text: '#expiresAt >= :isNow',
+  values: { ':isNow': now },
 });
 
 const sameFingerprint = (record: LedgerRecord): Clause => ({
@@ -410,6 +420,16 @@ export function dynamoDbLedger(
       return move(to, updateOf(from, to, asRead(from)), until, call?.audit);
     },
 
+    async attest(from, { reply, skewMs, ...outcome }, call) {
+      const until = table.until(call);
+      const { now } = outcome;
+      const response = await table.store(from.pk, reply, newId(), outcome, until);
+      const to = completed(from, { ...outcome, response, outbox: [] }, 'attest');
+      const free =
+        from.status === 'in_progress' ? [ownerIs(from), leasePassed(now, skewMs)] : [unexpired(now)];
+      return move(to, updateOf(from, to, [...asRead(from), ...free]), until, call?.audit);
+    },
+
     async reopen(from, failure, call) {
       const to = failed(from, failure, 'reopen');
       const change = updateOf(from, to, [
@@ -449,7 +469,8 @@ export function dynamoDbLedger(
       const { claim } = note.to === 'claimed' ? {} : note;
       const known = claim === undefined ? unclaimed(index) : claimedAs(index, claim);
       const change = deliveryUpdateOf(index, delivery, [...asRead(from), known]);
-      return concluded(await move(to, change, until), holdsDelivery(from, index, delivery));
+      const moved = await move(to, change, until, call?.audit);
+      return call?.audit ? moved : concluded(moved, holdsDelivery(from, index, delivery));
     },
 
     async deliver(from, ttl, call) {

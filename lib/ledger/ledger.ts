@@ -79,6 +79,13 @@ export type SettleTo =
   | ({ readonly to: 'accepted'; readonly delivered?: DeliveredEvent } & Reentry)
   | ({ readonly to: 'in_progress'; readonly step: StepChange | undefined } & Reentry);
 
+/** What a person knows to have come of an operation that the record calls open, or not executed. */
+export interface Attestation extends Expiry {
+  readonly now: EpochMs;
+  readonly reply: Reply;
+  readonly skewMs: number;
+}
+
 export interface DeliveredEvent extends Omit<DoneDelivery, 'state' | 'response'> {
   readonly index: number;
   readonly reply?: Reply;
@@ -205,6 +212,12 @@ export interface Ledger<W = never> {
     call?: Audited,
   ): Promise<Moved<Completed | FailedRetryable | Accepted | InProgress>>;
   settleAccepted(from: Accepted, move: SettleAcceptedTo, call?: Audited): Promise<Moved<Completed | Unknown>>;
+  /** It has ended with this answer, whoever's lease has passed and whatever was thought to be proven. Only for a person. */
+  attest(
+    from: InProgress | FailedRetryable,
+    attestation: Attestation,
+    call?: Audited,
+  ): Promise<Moved<Completed>>;
   reopen(from: CompletedDelivered, failure: Failure, call?: Audited): Promise<Moved<FailedRetryable>>;
   /**
    * Takes out what was answered and what steps returned: first on the record, together with the signature, then in what is
@@ -215,7 +228,7 @@ export interface Ledger<W = never> {
     from: R,
     index: number,
     note: DeliveryNote,
-    call?: Until,
+    call?: Audited,
   ): Promise<Moved<R>>;
   /** All of the outbox is delivered: from here the record ends like any other. */
   deliver(from: CompletedUndelivered, ttl: EpochSeconds, call?: Until): Promise<Moved<CompletedDelivered>>;

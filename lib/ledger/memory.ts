@@ -382,6 +382,17 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
       return move(from, asRead(from), (pending) => completed(pending, outcome, 'settleAccepted'));
     },
 
+    async attest(from, { reply, skewMs, ...outcome }) {
+      const response = store(from.pk, reply, newId());
+      const { now: at } = outcome;
+      const free = (now: LedgerRecord) =>
+        from.status === 'in_progress'
+          ? lapsedBy(from, at, skewMs)(now)
+          : now.status === 'failed_retryable' && now.expiresAt >= at;
+      const allowed = (now: LedgerRecord) => asRead(from)(now) && free(now);
+      return move(from, allowed, (open) => completed(open, { ...outcome, response, outbox: [] }, 'attest'));
+    },
+
     async reopen(from, failure) {
       const allowed = (now: LedgerRecord) =>
         asRead(from)(now) &&
@@ -494,18 +505,22 @@ export function memoryLedger<W = unknown>(options: MemoryLedgerOptions<W> = {}):
   return inTime(audited(ledger, audits), clock);
 }
 
+/** The moves that a person may be behind. */
+type Signed = 'settle' | 'settleAccepted' | 'attest' | 'reopen' | 'erase' | 'noteDelivery' | 'watch';
+
 /** What a person does is written down together with its effect; what was refused, or done by another, leaves no trace. */
-function audited<
-  L extends Pick<Ledger<never>, 'settle' | 'settleAccepted' | 'reopen' | 'erase' | 'watch' | 'read'>,
->(ledger: L, audits: Map<string, readonly AuditEntry[]>): L {
-  type Move = (from: LedgerRecord, to: never, call?: Audited) => Promise<Moved<LedgerRecord>>;
+function audited<L extends Pick<Ledger<never>, Signed | 'read'>>(
+  ledger: L,
+  audits: Map<string, readonly AuditEntry[]>,
+): L {
+  type Move = (from: LedgerRecord, ...to: unknown[]) => Promise<Moved<LedgerRecord>>;
   const wrap =
     (move: Move): Move =>
-    async (from, to, call) => {
-      const { audit } = call ?? {};
-      if (!audit) return move(from, to, call);
+    async (from, ...to) => {
+      const { audit } = (to.at(-1) ?? {}) as Audited;
+      if (!audit) return move(from, ...to);
       const before = await ledger.read(from.pk);
-      const moved = await move(from, to, call);
+      const moved = await move(from, ...to);
       const after = await ledger.read(from.pk);
       if (moved.kind === 'fenced') return moved;
       if (isSame(before, after as LedgerRecord)) {
@@ -514,8 +529,8 @@ function audited<
       audits.set(from.pk, [...(audits.get(from.pk) ?? []), structuredClone(audit)]);
       return moved;
     };
-  const { settle, settleAccepted, reopen, erase, watch } = ledger;
-  const moves = Object.entries({ settle, settleAccepted, reopen, erase, watch });
+  const { settle, settleAccepted, attest, reopen, erase, noteDelivery, watch } = ledger;
+  const moves = Object.entries({ settle, settleAccepted, attest, reopen, erase, noteDelivery, watch });
   return {
     ...ledger,
     ...Object.fromEntries(moves.map(([name, move]) => [name, wrap(move as unknown as Move)])),

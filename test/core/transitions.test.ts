@@ -44,6 +44,10 @@ const LEGAL: Record<Move, Readonly<Record<string, readonly Actor[]>>> = {
     'unknown → accepted': ['resolver'],
     'unknown → in_progress': ['resolver'],
   },
+  attest: {
+    'in_progress → completed': ['operator'],
+    'failed_retryable → completed': ['operator'],
+  },
   deliver: { 'completed → completed': ['dispatcher'] },
   reopen: { 'completed → failed_retryable': ['operator'] },
   erase: { 'completed → completed': ['operator'] },
@@ -151,6 +155,8 @@ const calls = {
     ['completeLate', doubtful, (move) => moves.completed(doubtful, outcome, move)],
     ['settle', doubtful, (move) => moves.completed(doubtful, outcome, move)],
     ['settleAccepted', pending, (move) => moves.completed(pending, outcome, move)],
+    ['attest', running, (move) => moves.completed(running, outcome, move)],
+    ['attest', released, (move) => moves.completed(released, outcome, move)],
   ],
   accepted: [['accept', running, () => moves.accepted(running, deferral)]],
   failed: [

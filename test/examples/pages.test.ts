@@ -17,6 +17,7 @@ const scripts: Readonly<Record<string, () => Promise<unknown>>> = {
   'test/examples/quota.ts': () => import('./quota.ts'),
   'test/examples/outbox.ts': () => import('./outbox.ts'),
   'test/examples/runbook.ts': () => import('./runbook.ts'),
+  'test/examples/restore.ts': () => import('./restore.ts'),
   'test/examples/webhook.ts': () => import('./webhook.ts'),
   'test/examples/lookup.ts': () => import('./lookup.ts'),
   'test/examples/redrive.ts': () => import('./redrive.ts'),

@@ -81,7 +81,8 @@ await hours(6);
 const { list, inspect, settleExecuted, settleNotExecuted, redrive } = operator({ ledger, operations, clock });
 for (const record of await list({ parked: true })) {
   const error = 'due' in record ? record.due?.error : undefined;
-  said(`${record.operation} is ${record.status}, attempt ${record.attempt}, last error: ${error}`);
+  if (record.status === 'unreadable') said(`${record.pk} cannot be read: ${record.reason}`);
+  else said(`${record.operation} is ${record.status}, attempt ${record.attempt}, last error: ${error}`);
 }
 // #endregion look
 const transfer = 'POST /transfers';

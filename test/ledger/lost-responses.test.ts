@@ -198,6 +198,10 @@ const moves: Readonly<Record<string, LossyMove>> = {
     const done = await completedBy(sound, await inProgress(sound), outcome);
     return lossy.deliver(done as CompletedUndelivered, outcome.ttl);
   },
+  'attestation of an abandoned attempt': async (lossy) =>
+    lossy.attest(await inProgress(sound), { skewMs: SKEW_MS, ...outcomeAt(LAPSED) }),
+  'attestation of what was called not executed': async (lossy) =>
+    lossy.attest(await failedBy(sound, await inProgress(sound)), { skewMs: SKEW_MS, ...outcomeAt(LATER) }),
   reopening: async (lossy) => {
     const declined = outcomeAt(LATER, '"declined"', 402);
     const done = await completedBy(sound, await inProgress(sound), declined);

@@ -7,7 +7,8 @@ import { scopePk } from '../../lib/core/scope.ts';
 import { dynamoDbLedger } from '../../lib/ledger/dynamodb.ts';
 import type { Ledger } from '../../lib/ledger/ledger.ts';
 import { protect } from '../../lib/middleware/protect.ts';
-import { IllegalMove, operator } from '../../lib/reconcile/operator.ts';
+import { IllegalMove } from '../../lib/reconcile/illegal-move.ts';
+import { operator } from '../../lib/reconcile/operator.ts';
 import {
   acceptedBy,
   claimOf,

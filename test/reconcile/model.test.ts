@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { memoryLedger } from '../../lib/ledger/memory.ts';
 import { bankWorld, settled } from '../support/bank.ts';
-import { commands, requireAgreement, requireRules } from '../support/model.ts';
+import { commands, endParked, requireAgreement, requireRules } from '../support/model.ts';
 import { START } from './stage.ts';
 
 /** Enough for each kind of mistake that we made on purpose to be found, and under twenty seconds. */
@@ -19,9 +19,10 @@ it('whatever happens in whatever order: one effect, legal moves, and nothing tha
       await fc.asyncModelRun(() => ({ model: checked, real: world }), run);
       for (const wake of world.frozen.splice(0)) wake();
       world.bank.silent = false;
-      const records = await settled(world);
+      requireAgreement(world, await settled(world));
+      await endParked(world, settled);
       await requireRules(checked, world);
-      requireAgreement(world, records);
+      requireAgreement(world, await world.records());
       for (const { move, after } of world.changes) reached.add(`${move} ${after?.status}`);
       moves += world.changes.length;
     }),
@@ -33,7 +34,13 @@ it('whatever happens in whatever order: one effect, legal moves, and nothing tha
       ...['lapse unknown', 'lapse failed_retryable', 'completeLate completed', 'settle completed'],
       ...['settle failed_retryable', 'settle in_progress', 'settle accepted', 'settleAccepted unknown'],
       ...['settleAccepted completed', 'takeOver in_progress', 'retake in_progress', 'handBack in_progress'],
-      ...['reopen failed_retryable', 'erase completed', 'watch unknown', 'prune undefined'],
+      ...[
+        'attest completed',
+        'reopen failed_retryable',
+        'erase completed',
+        'watch unknown',
+        'prune undefined',
+      ],
     ]),
   );
 });

@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import type { Completed, InProgress, LedgerRecord, Unknown } from '../../lib/core/record.ts';
+import type { Accepted, Completed, InProgress, LedgerRecord, Unknown } from '../../lib/core/record.ts';
 import { dueShard } from '../../lib/ledger/schema.ts';
-import { IllegalMove, operator } from '../../lib/reconcile/operator.ts';
+import { IllegalMove } from '../../lib/reconcile/illegal-move.ts';
+import { operator } from '../../lib/reconcile/operator.ts';
 import {
   acceptedBy,
   claimOf,
@@ -77,19 +78,19 @@ for (const [name, ledgerOf] of Object.entries(ledgers)) {
       expect(named.steps.get('charge')).toMatchObject({ state: 'done', result: '{"id":"ch_1"}' });
     });
 
-    it('settles what is accepted, unless events would be lost', async () => {
-      const { ledger, settleExecuted, time } = world();
+    it('settles what is accepted, event by event, so that none is lost', async () => {
+      const { ledger, settleExecuted, inspect, time } = world();
       time.now = START;
-      const [one, two] = [
-        await acceptedWith(ledger, charge(1)),
-        await acceptedWith(ledger, charge(1), charge(2)),
-      ];
-      expect(await settleExecuted(one.pk, by, { statusCode: 201, body: '' })).toMatchObject({
-        status: 'completed',
-      });
-      await expect(settleExecuted(two.pk, by, { statusCode: 201, body: '' })).rejects.toThrow(
-        /which would be lost/,
-      );
+      const { pk } = await acceptedWith(ledger, charge(1), charge(2));
+      const first = await settleExecuted(pk, by, { statusCode: 201, body: '1' });
+      expect(first).toMatchObject({ status: 'accepted', due: { shard: dueShard(pk), at: START } });
+      expect((first as Accepted).accepted.outbox).toMatchObject([
+        { delivery: { state: 'done' } },
+        expect.not.objectContaining({ delivery: expect.anything() }),
+      ]);
+      const last = await settleExecuted(pk, by, { statusCode: 201, body: '2' });
+      expect(last).toMatchObject({ status: 'completed', response: { status: 201 } });
+      expect((await inspect(pk)).audits).toHaveLength(2);
     });
 
     it('releases a stored failure, and never a success', async () => {
@@ -155,10 +156,22 @@ for (const [name, ledgerOf] of Object.entries(ledgers)) {
               return [
                 record,
                 [
-                  () => settleExecuted(pk, by, response),
+                  () => settleExecuted(pk, by, response, 'charge'),
                   () => settleNotExecuted(pk, by),
                   () => release(pk, by),
                   () => redrive(pk, by),
+                ],
+              ] as const;
+            },
+            async () => {
+              const record = await reserve();
+              const { pk } = record;
+              return [
+                record,
+                [
+                  () => settleExecuted(pk, by, response, 'charge'),
+                  () => settleNotExecuted(pk, by),
+                  () => release(pk, by),
                 ],
               ] as const;
             },

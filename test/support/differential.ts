@@ -310,6 +310,8 @@ function moveStep(world: World, record: LedgerRecord): Step {
   const name = dice.pick(['row', 'charge', 'receipt', '__proto__']);
   const result = resultFor(world);
   const of = (move: Step['move'], run: Step['run']): Step => ({ move, pk, run });
+  const attested = (): Step =>
+    of('attest', (ledger) => ledger.attest(record as never, { now, reply, skewMs: SKEW_MS, ...expiry }));
 
   switch (record.status) {
     case 'in_progress':
@@ -335,6 +337,7 @@ function moveStep(world: World, record: LedgerRecord): Step {
           of('lapse', (ledger) =>
             ledger.lapse(record, { to: 'failed_retryable', skewMs: SKEW_MS, ...failure }),
           ),
+        () => (dice.chance(0.5) ? attested() : of('watch', (ledger) => ledger.watch(record, place))),
         () => {
           const kind = dice.pick(['opaque', 'effects_changed', 'dedupe_window_over', 'open_effect'] as const);
           const why = kind === 'open_effect' ? { kind, step: 'charge' } : { kind };
@@ -344,6 +347,7 @@ function moveStep(world: World, record: LedgerRecord): Step {
         },
       ])();
     case 'failed_retryable':
+      if (dice.chance(0.3)) return attested();
       return takeStep(world, (ledger, by) => ledger.retake(record, by), 'retake', pk, request(world));
     case 'accepted':
       return dice.pick<() => Step>([

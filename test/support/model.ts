@@ -5,7 +5,7 @@ import { defaultPolicy } from '../../lib/core/policy.ts';
 import { type Completed, isOpen, type LedgerRecord } from '../../lib/core/record.ts';
 import { isLegal, type Move } from '../../lib/core/transitions.ts';
 import { dueShard } from '../../lib/ledger/schema.ts';
-import { IllegalMove } from '../../lib/reconcile/operator.ts';
+import { IllegalMove } from '../../lib/reconcile/illegal-move.ts';
 import { type Answer, type Change, chargeKey, type Fate, type Route, routes, type World } from './bank.ts';
 
 /*
@@ -70,10 +70,9 @@ async function operate(world: World, move: DeskMove, which: number, anything: bo
   const fitting = anything ? records : records.filter(fits[move]);
   const record = fitting[which % Math.max(1, fitting.length)];
   if (!record) return;
-  const { pk, operationId } = record;
-  const route = routeOf(record);
-  const result =
-    route === '/effect' ? { declined: false } : { statusCode: 201, body: `{"charge":"${operationId}"}` };
+  const { pk, operationId, status } = record;
+  const effect = routeOf(record) === '/effect' && status === 'unknown'; // Else it is about the whole.
+  const result = effect ? { declined: false } : { statusCode: 201, body: `{"charge":"${operationId}"}` };
   try {
     if (move !== 'settle') await world.desk[move](pk, by);
     else if (isDone(world, record)) await world.desk.settleExecuted(pk, by, result);
@@ -337,6 +336,33 @@ function isDone(world: World, record: LedgerRecord): boolean {
   const route = routeOf(record);
   if (route === '/plain') return world.rows.includes(record.operationId);
   return world.bank.has(chargeKey(route, record.operationId, eventKey));
+}
+
+const LONG_ENOUGH = 10 * MINUTE;
+
+/** Nothing waits for ever: whoever knows what the bank did can end what is parked, by its verdict and by what that starts. */
+export async function endParked(world: World, settle: (world: World) => Promise<unknown>): Promise<void> {
+  for (let verdicts = 0; ; verdicts += 1) {
+    const parked = (await world.records()).filter(
+      (record) => isOpen(record) && record.due?.parkedAt !== undefined,
+    );
+    if (parked.length === 0) return;
+    if (verdicts === 5)
+      throw new Error(`no verdict ends ${parked.map(({ operation, status }) => operation + status)}`);
+    world.advance(LONG_ENOUGH);
+    for (const record of parked) await verdict(world, record);
+    await settle(world);
+  }
+}
+
+async function verdict(world: World, record: LedgerRecord): Promise<void> {
+  const { pk, operationId, status } = record;
+  const effect = status === 'unknown' && record.effects === 'steps';
+  const response = { statusCode: 201, body: `{"charge":"${operationId}"}` };
+  if (!isDone(world, record))
+    await (status === 'unknown' ? world.desk.settleNotExecuted(pk, by) : world.desk.redrive(pk, by));
+  else if (effect) await world.desk.settleExecuted(pk, by, { declined: false }, 'charge');
+  else await world.desk.settleExecuted(pk, by, response);
 }
 
 /** At the end the record and the bank say the same. */

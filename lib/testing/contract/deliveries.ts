@@ -191,6 +191,26 @@ const onEach = Object.entries(undelivered).flatMap(([what, make]) => [
     },
   ),
 
+  contractCase(
+    `what a person knows of a delivery of ${what} is signed once, over the claim it names`,
+    async ({ ledger }) => {
+      const signed = (who: string) => ({ audit: { at: LATER, id: who, who, why: 'ch_1', move: 'settle' } });
+      for (const note of [
+        { to: 'done', at: LATER, reference: 'ch_1', claim: 'me' },
+        { to: 'none', claim: 'me' },
+      ] as const) {
+        const from = await noted(ledger, await make(ledger), claimBy('me'));
+        const wrong = await ledger.noteDelivery(from, 0, { ...note, claim: 'you' }, signed('Eve'));
+        assert.deepEqual(wrong, { kind: 'fenced', record: from });
+        const record = movedRecord(await ledger.noteDelivery(from, 0, note, signed('Ada')));
+        assert.deepEqual(await ledger.read(from.pk), record);
+        const again = await ledger.noteDelivery(from, 0, note, signed('Bob'));
+        assert.deepEqual(again, { kind: 'fenced', record });
+        assert.deepEqual(await ledger.audits(from.pk), [signed('Ada').audit]);
+      }
+    },
+  ),
+
   contractCase(`an event that ${what} does not have is refused`, async ({ ledger }) => {
     const from = await make(ledger);
     for (const index of [-1, 2, 0.5, Number.NaN]) {

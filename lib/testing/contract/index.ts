@@ -1,3 +1,4 @@
+import { attestations } from './attestations.ts';
 import { bodies } from './bodies.ts';
 import { claims } from './claims.ts';
 import { deliveries } from './deliveries.ts';
@@ -20,5 +21,6 @@ export const ledgerContract: readonly ContractCase[] = [
   ...kept,
   ...bodies,
   ...erasures,
+  ...attestations,
   ...quotas,
 ];
