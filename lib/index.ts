@@ -119,7 +119,7 @@ export { jsonLogSink } from './observe/log.ts';
 export type { MetricName, MetricSink, Sample } from './observe/metrics.ts';
 export { emfSink } from './observe/metrics.ts';
 export type { AuditorOptions, AuditState } from './reconcile/audit-options.ts';
-export type { AuditTally, Mismatch } from './reconcile/audit-tally.ts';
+export type { AuditFailure, AuditTally, Mismatch } from './reconcile/audit-tally.ts';
 export type { AuditSource, DomainRow, ProviderObject } from './reconcile/audit-window.ts';
 export { AuditRefused } from './reconcile/audit-window.ts';
 export type { AuditReport } from './reconcile/auditor.ts';

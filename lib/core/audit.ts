@@ -62,6 +62,8 @@ export interface AuditedCharge {
   readonly id: string;
   readonly at: EpochMs;
   readonly pending: boolean;
+  /** It was made, and taken back since. */
+  readonly undone: boolean;
   readonly operationId: string | undefined;
 }
 
@@ -114,6 +116,7 @@ export function auditOperation(
     .filter(({ at }) => inside(at))
     .map((charge) => {
       if (charge.pending) return { finding: 'open', charge };
+      if (charge.undone) return { finding: 'agreed', charge };
       if (second.includes(charge)) return { finding: 'second_charge', charge };
       return { finding: auditCharge(charge, rows.length > 0, record, terms), charge };
     });
@@ -128,10 +131,31 @@ export function auditOperation(
   }
 }
 
+/**
+ * Whether the lists begin too late to say: one of these charges may be the second, of an operation that made its first
+ * before them. Answers since when the lists would have to be.
+ */
+export function listsNeededFrom(
+  { charges }: AuditEvidence,
+  record: LedgerRecord | undefined,
+  { window: { from, to }, ...terms }: AuditTerms,
+): EpochMs | undefined {
+  if (record?.status !== 'completed' || record.outbox || isListed(record, terms)) return undefined;
+  const named = namedBy(record);
+  const doubtful = charges.filter(({ at, id }) => at >= from && at < to && !named.includes(id));
+  const counted = doubtful.some((charge) => isCounted(charge) && isOf(record, charge));
+  return counted && terms.expected(record) ? record.createdAt - CLOCKS_APART_MS : undefined;
+}
+
+/** It took money, and has it still. */
+function isCounted({ pending, undone }: AuditedCharge): boolean {
+  return !pending && !undone;
+}
+
 /** The record may name several as its own; of those that it does not name it was to make one, the first. */
 function secondCharges(own: readonly AuditedCharge[], record: LedgerRecord): readonly AuditedCharge[] {
   const named = namedBy(record);
-  const made = own.filter(({ pending }) => !pending).sort((a, b) => a.at - b.at || (a.id < b.id ? -1 : 1));
+  const made = own.filter(isCounted).sort((a, b) => a.at - b.at || (a.id < b.id ? -1 : 1));
   const others = made.filter(({ id }) => !named.includes(id));
   return others.length < made.length ? others : others.slice(1);
 }
@@ -153,6 +177,9 @@ function auditCharge(
     case 'completed':
       if (record.outbox) break;
       if (!terms.expected(record)) return 'charge_of_failure';
+      if (!isListed(record, terms) && !namedBy(record).includes(charge.id)) {
+        return charge.at > chargedUntil(record) + CLOCKS_APART_MS ? 'second_charge' : 'unclear';
+      }
       if (hasRow || !terms.hasRows) return 'agreed';
       return isListed(record, terms) ? 'charge_without_row' : 'unclear';
     case 'in_progress':
@@ -192,13 +219,18 @@ function isOf(record: LedgerRecord, { at, operationId }: AuditedCharge): boolean
 }
 
 /** Whatever it led to is on the lists, which begin before it. */
-function isListed(record: LedgerRecord, { listedFrom }: AuditTerms): boolean {
+function isListed(record: LedgerRecord, { listedFrom }: Pick<AuditTerms, 'listedFrom'>): boolean {
   return record.createdAt >= listedFrom + CLOCKS_APART_MS;
 }
 
 /** A record outlives its charge by its retention and the margin of its TTL. */
 function isGone({ at }: AuditedCharge, { now, retentionMs }: AuditTerms): boolean {
   return at - CLOCKS_APART_MS + retentionMs + schedule.ttlMarginSeconds * 1_000 < now;
+}
+
+/** When it had charged at the latest: at its completion, or by a late delivery, from which its TTL is counted then. */
+function chargedUntil({ completedAt, expiresAt, ttl = 0 }: Completed): EpochMs {
+  return completedAt + Math.max(0, (ttl - schedule.ttlMarginSeconds) * 1_000 - expiresAt);
 }
 
 /** What providers call what they have taken from it. */

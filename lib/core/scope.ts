@@ -18,6 +18,14 @@ export function scopePk({ tenant, operation, key }: Scope): string {
     .digest('base64url');
 }
 
+/** What records of a provider's events begin their operation with. No operation of a user's own may. */
+export const EVENT_OPERATION = 'WEBHOOK ';
+
+/** Of the events that one endpoint is sent; the endpoint's name is their tenant as well. */
+export function eventOperation(name: string): string {
+  return `${EVENT_OPERATION}${name}`;
+}
+
 /** As above, for what is counted of a tenant: its name stays out of the key, and no tenant is another's. */
 const QUOTA_DOMAIN = 'oncekey/quota/1';
 

@@ -4,7 +4,7 @@ import { readResult } from '../effects/json-result.ts';
 import { type OperationOptions, type OperationPolicy, operationPolicies } from '../effects/operations.ts';
 import { requireFunctions, requireKnown, requireLedger, requireOptions } from '../effects/option-checks.ts';
 import { kindOf } from '../http/kind.ts';
-import { type IdempotencyOptions, requireCache, requireQuota } from './options.ts';
+import { type IdempotencyOptions, requireCache, requireNoEvent, requireQuota } from './options.ts';
 
 /** As in `idempotency()`, but for HTTP's own: no 202 to answer, no request to validate or to keep. */
 type SharedOptions = Omit<
@@ -73,6 +73,7 @@ export function guardPolicy<I, R, W>(
   requireCache(options.cache);
   requireQuota(options, where);
   if (typeof operation !== 'string' || operation.trim() === '') missing(where, 'operation', "'charge'");
+  requireNoEvent('operation', operation);
   if (typeof tenant !== 'function') missing(where, 'tenant', '(input) => input.customerId');
   if (typeof key !== 'function') missing(where, 'key', '(input) => input.orderId');
   requireFunctions(options, ['fingerprint', 'metrics', 'log', 'clock', 'sleep', 'newId']);

@@ -33,7 +33,7 @@ import {
   tooLate,
   UNKNOWN_REMAINING_MS,
 } from './operation.ts';
-import { checkedOptions, type IdempotencyOptions } from './options.ts';
+import { checkedOptions, type IdempotencyOptions, requireNoEvent } from './options.ts';
 import type { Claimed, EnginePorts } from './protocol.ts';
 import {
   answerTold,
@@ -269,7 +269,10 @@ export function idempotency<W>(
 
 function nameOfOperation<W>({ operation }: IdempotencyOptions<W>, http: HttpRequest): string {
   const name: unknown = operation ? operation(http) : operationOf(http);
-  if (typeof name === 'string' && name.trim() !== '') return name;
+  if (typeof name === 'string' && name.trim() !== '') {
+    requireNoEvent('operation', name);
+    return name;
+  }
   throw new InvalidArgument(
     `The operation resolver returned ${kindOf(name)}; expected a name, such as 'POST /payments'. Nothing was run.`,
   );

@@ -2,6 +2,7 @@ import { InvalidArgument } from '../core/errors.ts';
 import type { KeyMode } from '../core/key.ts';
 import { limits } from '../core/limits.ts';
 import type { EpochMs } from '../core/record.ts';
+import { EVENT_OPERATION } from '../core/scope.ts';
 import {
   OPERATION_OPTIONS,
   type OperationOptions,
@@ -102,11 +103,18 @@ export function checkedOptions<W>(options: IdempotencyOptions<W>): (operation: s
   }
   const policyOf = operationPolicies('idempotency()', options, options.operations);
   for (const name of Object.keys(options.operations ?? {})) {
+    requireNoEvent('operations', name);
     if (/^(POST|PATCH) \S/.test(name) || options.operation) continue;
     const expected = "names such as 'POST /payments', or an operation resolver that makes others";
     refuse('operations', name, expected);
   }
   return policyOf;
+}
+
+/** The records of a provider's events are told by their name, and no quota counts them. */
+export function requireNoEvent(option: string, name: string): void {
+  if (!name.startsWith(EVENT_OPERATION)) return;
+  refuse(option, name, `a name that does not begin with ${EVENT_OPERATION.trim()}, as those of webhook() do`);
 }
 
 export function requireQuota(

@@ -14,8 +14,11 @@ export interface ProviderObject {
   readonly operationId?: string | undefined;
   /** When it was made, in milliseconds. */
   readonly at: EpochMs;
-  /** What was refused, or undone since, counts as not there. What is pending is not missing, and raises no alarm itself. */
-  readonly state: 'succeeded' | 'refused' | 'pending';
+  /**
+   * What was refused is not there. What was made and then refunded or cancelled is `undone`: its record had its charge, and
+   * nobody was charged too much. What is pending is not missing, and raises no alarm itself.
+   */
+  readonly state: 'succeeded' | 'undone' | 'refused' | 'pending';
 }
 
 /** What the caller's own table says has been charged. */
@@ -63,7 +66,12 @@ export interface AuditReading {
 /** Times in seconds are below this until the year 5138, in milliseconds since 1973. */
 const SECONDS_END = 1e11;
 
-const STATES: readonly unknown[] = ['succeeded', 'refused', 'pending'] satisfies ProviderObject['state'][];
+const STATES: readonly unknown[] = [
+  'succeeded',
+  'undone',
+  'refused',
+  'pending',
+] satisfies ProviderObject['state'][];
 
 /** Longer is no operationRef of ours, and DynamoDB would refuse to look for it. */
 const REF_MAX_LENGTH = 1_024;
@@ -95,7 +103,8 @@ export async function readLists(
     if (state === 'refused' || charges.has(id)) return;
     charges.add(id);
     const ref = refOf(object) ?? refByReference.get(id);
-    unitOf(ref, id).charges.push({ id, at, pending: state === 'pending', operationId });
+    const stands = { pending: state === 'pending', undone: state === 'undone' };
+    unitOf(ref, id).charges.push({ id, at, ...stands, operationId });
   });
   return { units, charges, rows: rowsRead };
 

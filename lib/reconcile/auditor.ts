@@ -1,15 +1,15 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { type AuditTerms, type AuditWindow, auditOperation, isMismatch } from '../core/audit.ts';
+import type { AuditWindow } from '../core/audit.ts';
 import { eachOf } from '../core/each-of.ts';
 import { limits } from '../core/limits.ts';
 import { defaultPolicy } from '../core/policy.ts';
-import { type Completed, type EpochMs, isOpen, type LedgerRecord, leasePassed } from '../core/record.ts';
+import type { Completed, EpochMs } from '../core/record.ts';
 import { workUntil } from '../effects/remaining.ts';
-import { nameOf, reporter, unread } from '../observe/report.ts';
+import { nameOf, reporter } from '../observe/report.ts';
+import { auditLooker } from './audit-looker.ts';
 import { type AuditorOptions, type AuditState, requireAuditOptions, stateIn } from './audit-options.ts';
 import { type AuditTally, auditTally } from './audit-tally.ts';
 import { type AuditLists, AuditRefused, type AuditUnit, readLists } from './audit-window.ts';
-import { park } from './park.ts';
 
 export interface AuditReport extends AuditTally {
   readonly window: AuditWindow;
@@ -22,6 +22,12 @@ export interface AuditReport extends AuditTally {
  * hours until an outcome is known or parked.
  */
 const EDGE_MS = 4 * 3_600_000;
+
+/** A page of the table, as far as it was completed in the window, and where the next one begins. */
+interface EndedPage {
+  readonly pks: readonly string[];
+  readonly next: string | null;
+}
 
 /** So many operations are compared between two looks at the clock. */
 const BATCH = 50;
@@ -58,21 +64,38 @@ export function auditor<W>(
   async function audit(state: AuditState, now: EpochMs, until: EpochMs): Promise<AuditReport> {
     const { records, objects, ...window } = state;
     const thirdMs = Math.floor((until - now) / 3); // To look through the table, to list, and so always some to compare.
-    const ended = await lookThrough(window, records, now + thirdMs);
+    const pages = await lookThrough(window, records, now + thirdMs);
     const listed = { from: window.from - EDGE_MS, to: clock() };
-    const lists = await readLists({ listed, objectsMax, until: now + 2 * thirdMs, clock }, provider, rows);
+    const listsOf = (of: AuditWindow, end: EpochMs) =>
+      readLists({ listed: of, objectsMax, until: end, clock }, provider, rows);
+    const lists = await listsOf(listed, now + 2 * thirdMs);
     const tally = auditTally(report, lists);
-    const look = looker(lists, tally, { window, listedFrom: listed.from });
+    const known = {
+      operations,
+      expected,
+      hasRows: rows !== undefined,
+      retentionMs: retentionSeconds * 1_000,
+    };
+    const { look, lookBack } = auditLooker({ ledger, clock, report, tally }, lists, {
+      ...{ ...known, window, listedFrom: listed.from },
+    });
 
-    const apart = ended.pks.filter((pk) => !isInside(lists.units.get(pk), window));
-    if ((await lookAtAll(apart, look, until)) < apart.length) throw tooManyApart(apart.length);
+    const comparedBy = until - Math.floor(thirdMs / 4); // Some is left to look back.
+    const ended = await lookAtPages(
+      pages,
+      records,
+      (pk) => isInside(lists.units.get(pk), window),
+      look,
+      comparedBy,
+    );
     const keys = objects === null ? [] : keysAfter(lists, window, objects);
-    const looked = await lookAtAll(keys, look, until);
+    const looked = await lookAtAll(keys, look, comparedBy);
+    await lookBack((of) => listsOf(of, until));
 
     const left = looked < keys.length;
     const reached = left ? (keys[looked - 1] ?? objects) : null;
-    const next = { ...window, ...at('records', ended.next), ...at('objects', reached) };
-    return { window, ...tally.result(), ...((left || ended.next !== null) && { next }) };
+    const next = { ...window, ...at('records', ended), ...at('objects', reached) };
+    return { window, ...tally.result(), ...((left || ended !== null) && { next }) };
   }
 
   /** Which records were completed in the window; where there is no time for the whole table, of a part of it. */
@@ -80,16 +103,39 @@ export function auditor<W>(
     window: AuditWindow,
     from: string | null | undefined,
     until: EpochMs,
-  ): Promise<{ readonly pks: readonly string[]; readonly next: string | null | undefined }> {
-    const pks: string[] = [];
-    let next = from;
-    while (next !== null && clock() < until && pks.length < objectsMax) {
-      if (next !== from) await sleep(pauseMs);
+  ): Promise<readonly EndedPage[]> {
+    const pages: EndedPage[] = [];
+    let [next, found] = [from, 0];
+    while (next !== null && clock() < until && found < objectsMax) {
+      if (pages.length > 0) await sleep(pauseMs);
       const page = await ledger.completedIn(window, operations, pageItems, next, { until });
-      pks.push(...page.pks);
       next = page.next ?? null;
+      found += page.pks.length;
+      pages.push({ pks: page.pks, next });
     }
-    return { pks, next };
+    return pages;
+  }
+
+  /**
+   * Looks at what the lists have nothing of, and says how far in the table that was. A page that there was no time for is
+   * looked at again by the next run, as a whole: told twice is better than not at all.
+   */
+  async function lookAtPages(
+    pages: readonly EndedPage[],
+    from: string | null | undefined,
+    isListed: (pk: string) => boolean,
+    look: (pk: string) => Promise<void>,
+    until: EpochMs,
+  ): Promise<string | null | undefined> {
+    let reached = from;
+    for (const [index, { pks, next }] of pages.entries()) {
+      const apart = pks.filter((pk) => !isListed(pk));
+      const looked = await lookAtAll(apart, look, until);
+      if (looked < apart.length && index === 0) throw tooManyApart(looked, apart.length);
+      if (looked < apart.length) break;
+      reached = next;
+    }
+    return reached;
   }
 
   /** Says how many there was time for. */
@@ -105,38 +151,6 @@ export function auditor<W>(
       looked += batch.length;
     }
     return looked;
-  }
-
-  function looker(
-    lists: AuditLists,
-    tally: ReturnType<typeof auditTally>,
-    range: Pick<AuditTerms, 'window' | 'listedFrom'>,
-  ): (key: string) => Promise<void> {
-    const retentionMs = retentionSeconds * 1_000;
-    const fixed = { ...range, listed: lists.charges, hasRows: rows !== undefined };
-    return async (key) => {
-      const unit = lists.units.get(key) ?? { operationRef: key, charges: [], rows: [] };
-      const { operationRef } = unit;
-      try {
-        const record = operationRef === undefined ? undefined : await ledger.read(operationRef);
-        const terms = { ...fixed, now: clock(), operations, retentionMs, expected };
-        const verdicts = auditOperation(unit, record, terms);
-        for (const verdict of verdicts) tally.note(verdict, operationRef, record);
-        const worst = verdicts.map(({ finding }) => finding).find(isMismatch);
-        if (worst && record && (await putAside(record, `audit: ${worst}`))) tally.parked();
-      } catch (error) {
-        tally.failed();
-        report.tell(unread(operationRef ?? '-'), 'error', 'audit_failed', { reason: nameOf(error) });
-      }
-    };
-  }
-
-  /** What has ended cannot be parked; what runs is left to its owner, and what is parked where it is. */
-  async function putAside(record: LedgerRecord, error: string): Promise<boolean> {
-    if (!isOpen(record) || record.due?.parkedAt !== undefined) return false;
-    const { skewMs } = defaultPolicy;
-    if (record.status === 'in_progress' && !leasePassed(record, clock(), skewMs)) return false;
-    return park({ ledger, clock, report }, record, error);
   }
 }
 
@@ -160,8 +174,8 @@ function at(name: 'records' | 'objects', cursor: string | null | undefined): obj
   return cursor === undefined ? {} : { [name]: cursor };
 }
 
-function tooManyApart(count: number): AuditRefused {
+function tooManyApart(looked: number, count: number): AuditRefused {
   return new AuditRefused(
-    `There was no time to read ${count} records that were completed without an object in the window. Is provider the right list, and do all of operations charge? Else give the function more time.`,
+    `There was no time to read more than ${looked} of ${count} records, of one page, that were completed without an object in the window. What was found among those is in the log and measured; nothing else was compared. Is provider the right list, and do all of operations charge? Else give the function more time, or lower pageItems.`,
   );
 }

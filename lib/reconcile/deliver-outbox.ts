@@ -1,5 +1,5 @@
 import { StoreUnavailable } from '../core/errors.ts';
-import { expiryAfter, schedule, ttlAfter } from '../core/policy.ts';
+import { schedule, ttlAfter } from '../core/policy.ts';
 import {
   type Due,
   type EpochMs,
@@ -204,9 +204,10 @@ export function outboxDelivery<W>(ports: DeliveryPorts<W>) {
     const now = clock();
     const call = { until: Math.max(until, now + TRY_MIN_MS) };
     if (record.status === 'completed') {
-      // A late delivery is still audited against its record, so that one stays for as long as any other after its charge.
-      const deliveredUntil = expiryAfter(declared.policy, now);
-      const ttl = Math.max(ttlAfter(declared.policy, record.expiresAt), deliveredUntil.ttl);
+      // A late delivery is still audited against its record, so that one stays for as long after its charge as it would have
+      // after its completion; and the audit can tell from that how late it was.
+      const lateMs = Math.max(0, now - record.completedAt);
+      const ttl = ttlAfter(declared.policy, record.expiresAt + lateMs);
       const moved = await ledger.deliver(record, ttl, call);
       return moved.kind === 'moved' ? told(record) : 'nothing';
     }

@@ -4,7 +4,7 @@ import { fingerprintOf } from '../core/fingerprint.ts';
 import type { Attempt } from '../core/moves.ts';
 import { defaultPolicy, expiryAfter, type Policy } from '../core/policy.ts';
 import type { EpochMs, InProgress, LedgerRecord, Reply } from '../core/record.ts';
-import { scopePk } from '../core/scope.ts';
+import { eventOperation, scopePk } from '../core/scope.ts';
 import type { Ledger, Taken } from '../ledger/ledger.ts';
 
 interface ClaimPorts<W> {
@@ -45,17 +45,10 @@ const POLICY: Policy = {
 /** Each turn is a race that another delivery won. */
 const TURNS = 4;
 
-const EVENT_OPERATION = 'WEBHOOK ';
-
 /** One name per endpoint: two endpoints may be sent the same event, and each must handle it. */
 export function eventRef(name: string, id: string): EventRef {
-  const scope = { tenant: name, operation: `${EVENT_OPERATION}${name}` };
+  const scope = { tenant: name, operation: eventOperation(name) };
   return { ...scope, id, pk: scopePk({ ...scope, key: id }) };
-}
-
-/** An event is no tenant's: its provider sends as many as there are. */
-export function isEventOperation(operation: string | undefined): boolean {
-  return operation?.startsWith(EVENT_OPERATION) === true;
 }
 
 /** The dedupe of events, by a record of their own in the same ledger. */

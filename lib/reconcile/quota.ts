@@ -2,11 +2,11 @@ import { eachOf } from '../core/each-of.ts';
 import { limits } from '../core/limits.ts';
 import { minuteOf, quotaFlagMs, schedule } from '../core/policy.ts';
 import { type EpochMs, isOpen } from '../core/record.ts';
+import { eventOperation } from '../core/scope.ts';
 import { refuse, requireKnown, requireQuotas, requireWhole } from '../effects/option-checks.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { QuotaFlag } from '../ledger/quotas.ts';
 import { nameOf, type Report } from '../observe/report.ts';
-import { isEventOperation } from './event-claim.ts';
 import { type RecordChange, showsOpen } from './stream.ts';
 
 /** How many keys one tenant may take. At least one of the two. */
@@ -162,7 +162,8 @@ function talliesOf(
   const doneTo = firstOf(changes, failed);
   for (const [place, change] of changes.entries()) {
     const { tenant, operation, pk, begun } = change;
-    if (tenant === undefined || isEventOperation(operation)) continue;
+    // An event is no tenant's: its provider sends as many as there are.
+    if (tenant === undefined || operation === eventOperation(tenant)) continue;
     const tally = tallies.get(tenant) ?? { opened: new Set(), closed: new Set(), begun: new Map() };
     tallies.set(tenant, tally);
     if (!wasOpen.has(pk)) wasOpen.set(pk, showsOpen(change.before));

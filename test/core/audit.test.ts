@@ -1,8 +1,14 @@
 import { describe, expect, it } from 'vitest';
-import { type AuditEvidence, type AuditTerms, auditOperation } from '../../lib/core/audit.ts';
+import {
+  type AuditEvidence,
+  type AuditTerms,
+  auditOperation,
+  listsNeededFrom,
+} from '../../lib/core/audit.ts';
 import type { LedgerRecord } from '../../lib/core/record.ts';
 
 const HOUR_MS = 3_600_000;
+const MINUTE_MS = 60_000;
 const NOON = Date.UTC(2030, 0, 15, 12);
 const NOW = NOON + 4 * HOUR_MS;
 
@@ -44,6 +50,15 @@ const RECORDS = {
     ...{ ...common, createdAt: NOON - 9 * HOUR_MS },
     ...{ status: 'completed', ...ended, ttl: 1, response: { status: 201 } },
   },
+  'begun before the lists, as ch_1': {
+    ...{ ...common, createdAt: NOON - 9 * HOUR_MS },
+    ...{ status: 'completed', ...ended, ttl: 1, response: { status: 201 }, references: ['ch_1'] },
+  },
+  'begun before the lists, delivered late': {
+    ...{ ...common, createdAt: NOON - 9 * HOUR_MS },
+    ...{ status: 'completed', ...ended, response: { status: 201 } },
+    ttl: (ended.expiresAt + HOUR_MS + 2 * MINUTE_MS) / 1_000,
+  },
   'used anew': {
     ...common,
     operationId: 'op-2',
@@ -74,6 +89,7 @@ const charge = (id = 'ch_1', at = NOON, more: object = {}) => ({
   id,
   at,
   pending: false,
+  undone: false,
   operationId: undefined,
   ...more,
 });
@@ -87,6 +103,23 @@ const EVIDENCE: Readonly<Record<string, AuditEvidence>> = {
   'a charge of op-9': { charges: [charge('ch_1', NOON, { operationId: 'op-9' })], rows: [] },
   'a charge before the window': { charges: [charge('ch_1', early + HOUR_MS)], rows: [] },
   'a pending charge': { charges: [charge('ch_1', NOON, { pending: true })], rows: [] },
+  'a charge a minute later': { charges: [charge('ch_1', NOON + MINUTE_MS)], rows: [] },
+  'a charge after that': { charges: [charge('ch_1', NOON + MINUTE_MS + 1)], rows: [] },
+  'a charge three minutes later': { charges: [charge('ch_1', NOON + 3 * MINUTE_MS)], rows: [] },
+  'a charge after those': { charges: [charge('ch_1', NOON + 3 * MINUTE_MS + 1)], rows: [] },
+  'an undone charge': { charges: [charge('ch_1', NOON, { undone: true })], rows: [] },
+  'two charges, the first undone': {
+    charges: [charge('ch_1', NOON, { undone: true }), charge('ch_2', NOON + 5)],
+    rows: [],
+  },
+  'two charges, the second undone': {
+    charges: [charge(), charge('ch_2', NOON + 5, { undone: true })],
+    rows: [],
+  },
+  'three charges, one undone': {
+    charges: [charge('ch_1', NOON, { undone: true }), charge('ch_2', NOON + 5), charge('ch_3', NOON + 6)],
+    rows: [],
+  },
   'two charges': { charges: [charge('ch_2', NOON + 5), charge()], rows: [] },
   'two charges, one pending': { charges: [charge(), charge('ch_2', NOON, { pending: true })], rows: [] },
   'a row': { charges: [], rows: [row] },
@@ -112,6 +145,23 @@ const SPECIFICATION = `
   | declined                       | a charge                   | charge_of_failure                        |
   | begun before the lists         | nothing                    | unclear                                  |
   | begun before the lists         | a charge before the window |                                          |
+  | begun before the lists         | a charge                   | unclear                                  |
+  | begun before the lists         | a charge a minute later    | unclear                                  |
+  | begun before the lists         | a charge after that        | second_charge                            |
+  | begun before the lists         | an undone charge           | agreed                                   |
+  | begun before the lists, as ch_1 | a charge after that       | agreed                                   |
+  | begun before the lists, as ch_1 | two charges               | second_charge, agreed                    |
+  | begun before the lists, delivered late | a charge three minutes later | unclear                         |
+  | begun before the lists, delivered late | a charge after those | second_charge                           |
+  | paid                           | a charge after those       | agreed                                   |
+  | paid                           | an undone charge           | agreed                                   |
+  | paid                           | two charges, the first undone | agreed, agreed                        |
+  | paid                           | two charges, the second undone | agreed, agreed                       |
+  | paid                           | three charges, one undone  | agreed, agreed, second_charge            |
+  | paid as ch_1                   | two charges, the first undone | agreed, agreed                        |
+  | declined                       | an undone charge           | agreed                                   |
+  | failed                         | an undone charge           | agreed                                   |
+  | none                           | an undone charge           | agreed                                   |
   | used anew                      | a charge                   | unclear                                  |
   | used anew                      | a charge of op-1           | unclear                                  |
   | undelivered                    | nothing                    | open                                     |
@@ -167,6 +217,24 @@ describe('the audit of an operation', () => {
       expect(told(record, evidence)).toBe(finding);
     });
   }
+
+  it('needs earlier lists for a charge that may be the second of what was begun before them, and for no other', () => {
+    const needed = (record: keyof typeof RECORDS, evidence: string, more: Partial<AuditTerms> = {}) => {
+      const found = RECORDS[record] as unknown as LedgerRecord | undefined;
+      return listsNeededFrom(EVIDENCE[evidence] ?? { charges: [], rows: [] }, found, { ...terms, ...more });
+    };
+    expect(needed('begun before the lists', 'a charge')).toBe(NOON - 9 * HOUR_MS - MINUTE_MS);
+    expect(needed('begun before the lists', 'two charges, one pending')).toBeDefined();
+    for (const evidence of [
+      ...['nothing', 'a row', 'a charge of op-9', 'a charge before the window'],
+      ...['a pending charge', 'an undone charge'],
+    ])
+      expect(needed('begun before the lists', evidence), evidence).toBeUndefined();
+    expect(needed('begun before the lists', 'a charge', { expected: () => false })).toBeUndefined();
+    expect(needed('begun before the lists, as ch_1', 'a charge')).toBeUndefined();
+    for (const record of ['none', 'paid', 'failed', 'unknown', 'undelivered'] as const)
+      expect(needed(record, 'a charge'), record).toBeUndefined();
+  });
 
   it('misses a row only where rows are listed, and where the row would be among them', () => {
     expect(told('paid', 'a charge', { hasRows: true })).toBe('charge_without_row');

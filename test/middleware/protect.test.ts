@@ -780,6 +780,7 @@ describe('options', () => {
     [{ ledger: null }, /protect\(\) needs ledger/],
     [{ operation: undefined }, /protect\(\) needs operation, for example operation: 'charge'/],
     [{ operation: ' ' }, /protect\(\) needs operation/],
+    [{ operation: 'WEBHOOK bank' }, /operation is "WEBHOOK bank"; expected a name that does not begin/],
     [{ tenant: 'customer-1' }, /protect\(\) needs tenant/],
     [{ key: undefined }, /protect\(\) needs key, for example key: \(input\) => input.orderId/],
     [{ keys: () => 'a' }, /protect\(\) has no option keys\. Did you mean key\?/],

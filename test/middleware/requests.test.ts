@@ -97,6 +97,14 @@ describe('the operation', () => {
   });
 });
 
+describe('an operation', () => {
+  it("does not run under the name of a provider's events, which no quota counts", async () => {
+    const { call, work } = counted({ operation: () => 'WEBHOOK bank' });
+    await expect(call(post({ key: randomUUID() }))).rejects.toThrow(/does not begin with WEBHOOK/);
+    expect(work.runs).toBe(0);
+  });
+});
+
 describe('the tenant', () => {
   it('that is only the text of a missing one does not run: callers would share their keys', async () => {
     for (const nothing of ['undefined', 'null', 'NaN', '[object Object]', ' ']) {

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
+import { RecordUnreadable } from '../../lib/core/errors.ts';
 import type { Claim } from '../../lib/core/moves.ts';
 import { defaultPolicy, expiryAfter } from '../../lib/core/policy.ts';
 import type { CompletedDelivered, InProgress, LedgerRecord } from '../../lib/core/record.ts';
@@ -21,7 +22,15 @@ import {
   unknownBy,
 } from '../../lib/testing/contract/subject.ts';
 import { useTable } from '../support/table.ts';
-import { acceptedWith, bothLedgers, charge as chargeEvent, completedWith } from './stage.ts';
+import {
+  acceptedWith,
+  bothLedgers,
+  charge as chargeEvent,
+  completedWith,
+  dispatchStage,
+  Provider,
+  through,
+} from './stage.ts';
 
 const table = useTable();
 const HOUR_MS = 3_600_000;
@@ -150,8 +159,12 @@ for (const [name, ledgerOf] of Object.entries(bothLedgers(table))) {
       charge(unknown);
       expect(await finds(['second_charge'], SOON_MS)).toMatchObject({ parked: 1 });
       const place = { parkedAt: START + SOON_MS, error: 'audit: second_charge' };
-      expect(await ledger.read(unknown.pk)).toMatchObject({ status: 'unknown', due: place });
-      await finds(['second_charge', 'charge_still_open'], SOON_MS);
+      const parked = await ledger.read(unknown.pk);
+      expect(parked).toMatchObject({ status: 'unknown', due: place });
+      expect(await finds(['second_charge', 'charge_still_open'], SOON_MS + 60_000)).toMatchObject({
+        parked: 0,
+      });
+      expect(await ledger.read(unknown.pk)).toEqual(parked); // With the reason that it was parked for.
     });
 
     it('tells everything in one window, and nothing for a clock that is a minute off', async () => {
@@ -167,6 +180,103 @@ for (const [name, ledgerOf] of Object.entries(bothLedgers(table))) {
       for (const [index, from] of edges.slice(0, 2).entries())
         told.push(...(await audit({ from, to: edges[index + 1] })).mismatches);
       expect(told).toHaveLength(1);
+    });
+
+    describe('day after day', () => {
+      /** A provider that lists what it is asked for, as far back as it can; audits at 35 past midnight of the days after. */
+      function days({ since = 0 } = {}) {
+        const listed: ProviderObject[] = [];
+        const stage = world({
+          provider: ({ from, to }) => {
+            if (from < since) throw new TypeError('no');
+            return listed.filter(({ at }) => at >= from && at < to);
+          },
+        });
+        const charged = (of: LedgerRecord, afterMs: number, more: Partial<ProviderObject> = {}) =>
+          listed.push({
+            ...{ id: `ch_${randomUUID()}`, operationRef: of.pk, at: START + afterMs, state: 'succeeded' },
+            ...more,
+          });
+        const audited = async (...days: readonly number[]) => {
+          const found: Record<string, number> = {};
+          for (const day of days) {
+            stage.time.now = START + (12 + 24 * day) * HOUR_MS + 35 * 60_000;
+            const report = await stage.audit();
+            expect(report.failed).toBe(0);
+            for (const [name, times] of Object.entries(report.found))
+              found[name] = (found[name] ?? 0) + times;
+          }
+          return found;
+        };
+        return { ...stage, charged, audited };
+      }
+
+      it('two charges of one operation are found, once, whichever hours they fall on', async () => {
+        const { pay, charged, audited } = days();
+        const hours = [1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23];
+        for (const hour of hours) {
+          const record = await pay();
+          charged(record, 0);
+          charged(record, hour * HOUR_MS);
+        }
+        expect(await audited(0, 1, 2)).toEqual({ agreed: hours.length, second_charge: hours.length });
+      });
+
+      it('two charges are found, too, when the second came before the operation was completed', async () => {
+        const { ledger, reserve, charged, audited } = days();
+        const mine = await reserve();
+        charged(mine, 0);
+        charged(mine, 17 * HOUR_MS);
+        expect(await audited(0)).not.toHaveProperty('agreed');
+        await completedBy(ledger, mine, outcomeAt(START + 18 * HOUR_MS));
+        expect(await audited(0, 1)).toEqual({ agreed: 1, second_charge: 1 });
+      });
+
+      it('one charge is one, however long after its operation was begun or completed', async () => {
+        const { ledger, reserve, charged, audited } = days();
+        const slow = await completedBy(ledger, await reserve(), outcomeAt(START + 18 * HOUR_MS));
+        charged(slow, 17 * HOUR_MS);
+        const late = await deliveredLate(ledger, 17 * HOUR_MS);
+        charged(late, 17 * HOUR_MS);
+        const refunded = await reserve();
+        charged(refunded, 0, { state: 'undone' });
+        charged(refunded, 18 * HOUR_MS);
+        await completedBy(ledger, refunded, outcomeAt(START));
+        expect(await audited(0, 1)).toEqual({ agreed: 4 });
+      });
+
+      it('what the provider cannot list so far back is unclear, but for what came too late to be the first', async () => {
+        const { ledger, reserve, pay, charged, audited, logged } = days({ since: START });
+        const slow = await completedBy(ledger, await reserve(), outcomeAt(START + 18 * HOUR_MS));
+        for (const record of [slow, await pay(), await deliveredLate(ledger, 17 * HOUR_MS)])
+          charged(record, 17 * HOUR_MS);
+        expect(await audited(1)).toEqual({ unclear: 2, second_charge: 1 });
+        expect(logged).toContainEqual(
+          expect.objectContaining({ level: 'warn', decision: 'audit_unclear', reason: 'AuditRefused' }),
+        );
+      });
+    });
+
+    it('looks back to the beginning of an operation, by a week at most, and counts nothing twice that is listed twice', async () => {
+      const asked: number[] = [];
+      const { ledger, reserve, charge, objects, finds, time } = world({
+        provider: ({ from }) => {
+          asked.push(from);
+          return objects; // Whatever it was asked for.
+        },
+      });
+      const first = START - 23 * HOUR_MS - 4 * HOUR_MS; // Where the lists of the window begin.
+      const begun = async (now: number) => {
+        time.now = START;
+        charge(await completedBy(ledger, await reserve({ now }), outcomeAt(START)));
+        return (await finds([])).found;
+      };
+      expect(await begun(first + 60_000)).toEqual({ agreed: 1 });
+      expect(asked).toEqual([first]);
+      expect(await begun(first - HOUR_MS)).toEqual({ agreed: 2 });
+      expect(asked.slice(1)).toEqual([first, first - HOUR_MS - 60_000]);
+      expect(await begun(first - 30 * 24 * HOUR_MS)).toEqual({ agreed: 2, unclear: 1 });
+      expect(asked.slice(3)).toEqual([first, first - 7 * 24 * HOUR_MS]);
     });
 
     it('cannot say of what is too old, and does not', async () => {
@@ -190,8 +300,11 @@ for (const [name, ledgerOf] of Object.entries(bothLedgers(table))) {
     });
 
     it('keeps the record of a late delivery for as long as it is audited', async () => {
-      const { deliveryTtl } = await lateDelivery(ledgerOf);
-      expect(deliveryTtl).toBeGreaterThanOrEqual(expiryAfter(defaultPolicy, START + 72 * HOUR_MS).ttl);
+      const { ttl } = await deliveredLate(
+        ledgerOf(() => START),
+        72 * HOUR_MS,
+      );
+      expect(ttl).toBe(expiryAfter(defaultPolicy, START + 72 * HOUR_MS).ttl);
     });
 
     it('compares the rows of the caller as well, both ways', async () => {
@@ -217,6 +330,125 @@ for (const [name, ledgerOf] of Object.entries(bothLedgers(table))) {
       await expect(audit()).rejects.toThrow(/provider ended in TypeError after 1 .* nothing was compared/);
       expect(logged).toMatchObject([{ decision: 'audit_failed', reason: 'AuditRefused', level: 'error' }]);
       expect(measured).toMatchObject([{ metrics: { 'reconcile.failed.count': 1 } }]);
+    });
+
+    it('raises nothing for what was refunded since, and takes none of two for a second charge', async () => {
+      const { pay, charge, finds } = world();
+      charge(await pay(), { state: 'undone' });
+      const corrected = await pay();
+      charge(corrected);
+      charge(corrected, { at: START + 1_000, state: 'undone' });
+      expect((await finds([])).found).toEqual({ agreed: 3 });
+    });
+
+    it('measures, logs and names what it could not look at, and compares the rest', async () => {
+      const { ledger, operation, pay, charge, objects, time } = world();
+      const [damaged, fine] = [await pay(), await pay()];
+      charge(damaged);
+      charge(fine);
+      const [measured, logged]: [Sample[], LogEntry[]] = [[], []];
+      const handle = auditor({
+        ledger: {
+          ...ledger,
+          read: async (pk, call) => {
+            if (pk === damaged.pk) throw new RecordUnreadable('an item of secrets');
+            return ledger.read(pk, call);
+          },
+        },
+        ...{ operations: [operation], provider: () => objects, pauseMs: 0, clock: () => time.now },
+        log: (entry) => logged.push(entry),
+        metrics: (sample) => measured.push(sample),
+      });
+      time.now = START + 2 * HOUR_MS;
+      expect(await handle({}, { getRemainingTimeInMillis: () => 60_000 })).toMatchObject({
+        failed: 1,
+        failures: [{ operationRef: damaged.pk, error: 'RecordUnreadable' }],
+        found: { agreed: 1 },
+      });
+      expect(measured).toMatchObject([{ metrics: { 'reconcile.failed.count': 1 } }]);
+      expect(logged).toMatchObject([
+        { decision: 'audit_failed', reason: 'RecordUnreadable', level: 'error' },
+      ]);
+    });
+
+    it('reads no more of the table than it may hold, and goes on there the next time', async () => {
+      const { pay, ledger, operation, time } = world();
+      for (let n = 0; n < 5; n += 1) await pay();
+      const slept: number[] = [];
+      const handle = auditor({
+        ...{ ledger, operations: [operation], provider: () => [], objectsMax: 2, pageItems: 1, pauseMs: 77 },
+        ...{ clock: () => time.now, log: () => {}, metrics: () => {} },
+        sleep: async (ms) => {
+          slept.push(ms);
+        },
+      });
+      time.now = START + 2 * HOUR_MS;
+      let event: unknown = {};
+      const found: number[] = [];
+      do {
+        const report = await handle(event, { getRemainingTimeInMillis: () => 60_000 });
+        found.push(report.mismatched);
+        event = report.next;
+      } while (event !== undefined);
+      expect(Math.max(...found)).toBe(2);
+      expect(found.reduce((sum, each) => sum + each)).toBe(5);
+      expect(new Set(slept)).toEqual(new Set([77])); // Between two pages of one run.
+    });
+
+    it('looks again at a page of records that it had no time for, and refuses one that it never will have', async () => {
+      const { pay, ledger, operation, time } = world();
+      for (let n = 0; n < 3; n += 1) await pay();
+      const slow = (readMs: number, told: string[] = []) =>
+        auditor({
+          ledger: {
+            ...ledger,
+            read: (pk, call) => {
+              time.now += readMs;
+              return ledger.read(pk, call);
+            },
+            // All of the table in two pages, however large it is.
+            completedIn: async (window, operations, _, from) => {
+              const { pks } = await ledger.completedIn(window, operations, 1_000_000);
+              return from
+                ? { pks: pks.slice(1), next: undefined }
+                : { pks: pks.slice(0, 1), next: 'the rest' };
+            },
+          },
+          ...{ operations: [operation], provider: () => [], pauseMs: 0, clock: () => time.now },
+          log: ({ operationRef }) => told.push(operationRef),
+          metrics: () => {},
+          sleep: async () => {},
+        });
+      time.now = START + 2 * HOUR_MS;
+      const [window, context] = [
+        { from: START - HOUR_MS, to: START + HOUR_MS },
+        { getRemainingTimeInMillis: () => 60_000 },
+      ];
+      const told: string[] = [];
+      const first = await slow(70_000, told)(window, context);
+      expect(first).toMatchObject({ mismatched: 1, next: { ...window, records: 'the rest' } });
+      expect(await slow(1, told)(first.next, context)).toMatchObject({ mismatched: 2 });
+      expect(new Set(told).size).toBe(3);
+      const many = auditor({
+        ledger: {
+          ...ledger,
+          read: (pk, call) => {
+            time.now += 10_000;
+            return ledger.read(pk, call);
+          },
+          completedIn: async () => ({ pks: Array.from({ length: 60 }, () => randomUUID()), next: undefined }),
+        },
+        ...{
+          operations: [operation],
+          provider: () => [],
+          clock: () => time.now,
+          log: () => {},
+          metrics: () => {},
+        },
+      });
+      await expect(many(window, context)).rejects.toThrow(
+        /no time to read more than 50 of 60 .* is in the log/,
+      );
     });
 
     it('stops in time, and goes on where it stopped, telling everything once', async () => {
@@ -256,16 +488,13 @@ for (const [name, ledgerOf] of Object.entries(bothLedgers(table))) {
   });
 }
 
-/** A record whose event came through three days after its completion. */
-async function lateDelivery(ledgerOf: (clock: () => number) => Ledger<unknown>) {
-  const { dispatchStage, through, Provider } = await import('./stage.ts');
-  const time = { now: START };
-  const ledger = ledgerOf(() => time.now);
+/** A record whose event came through so long after its completion, with no word of what the provider calls it. */
+async function deliveredLate(ledger: Ledger<unknown>, afterMs: number): Promise<CompletedDelivered> {
   const { pk } = await completedWith(ledger, chargeEvent(1));
-  time.now = START + 72 * HOUR_MS;
+  const time = { now: START + afterMs };
   const { redrive } = dispatchStage(ledger, { charge: through(new Provider(false)) }, { time });
   expect(await redrive(pk)).toBe('settled');
-  return { deliveryTtl: ((await ledger.read(pk)) as CompletedDelivered).ttl };
+  return (await ledger.read(pk)) as CompletedDelivered;
 }
 
 describe('an auditor says', () => {

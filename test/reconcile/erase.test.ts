@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { DynamoDBDocumentClient, QueryCommand } from '@aws-sdk/lib-dynamodb';
+import { DynamoDBDocumentClient, PutCommand, QueryCommand } from '@aws-sdk/lib-dynamodb';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { limits } from '../../lib/core/limits.ts';
-import type { Completed, CompletedDelivered, InProgress } from '../../lib/core/record.ts';
+import type { Completed, CompletedDelivered, InProgress, LedgerRecord } from '../../lib/core/record.ts';
 import { scopePk } from '../../lib/core/scope.ts';
 import { dynamoDbLedger } from '../../lib/ledger/dynamodb.ts';
 import type { Ledger } from '../../lib/ledger/ledger.ts';
@@ -225,6 +225,48 @@ describe('what is stored in the table', () => {
     await expect(late.erase(old.pk, by)).rejects.toThrow(/it is completed now/);
     expect(await renewed.read(old.pk)).toEqual(next);
     expect(await renewed.reply(old.pk, (next as Completed).response)).toEqual(long);
+  });
+
+  /** An operator whose first chunk is on its way while something else happens. */
+  function overtaken(meanwhile: () => Promise<unknown>) {
+    let happened: Promise<unknown> | undefined;
+    const slow = wired((call) =>
+      isWipe(call)
+        ? async (deliver) => {
+            happened ??= meanwhile();
+            await happened;
+            return deliver();
+          }
+        : undefined,
+    );
+    return operator({ ledger: slow.ledger as Ledger<unknown>, clock });
+  }
+
+  it('is not said to be erased where its key has started anew, though that was erased as well', async () => {
+    const old = await longAnswer();
+    const later = old.expiresAt + 10_000;
+    const renewed = dynamoDbLedger({ ...table, clock: () => later });
+    let next: LedgerRecord | undefined;
+    const late = overtaken(async () => {
+      const claim = claimOf({ pk: old.pk, now: later, leaseUntil: later + 1_000 });
+      const mine = movedRecord<InProgress>(await renewed.reserve(claim, execute));
+      await completedBy(renewed, mine, { ...outcomeAt(later), reply: long });
+      const anew = operator({ ledger: renewed as Ledger<unknown>, clock: () => later });
+      next = await anew.erase(old.pk, by);
+    });
+    await expect(late.erase(old.pk, by)).rejects.toThrow(/it is completed now/);
+    expect(await renewed.read(old.pk)).toEqual(next);
+  });
+
+  it('is not touched where its record was put back while it was being erased', async () => {
+    const done = await longAnswer();
+    const before = (await itemsOf(done.pk)).find(({ sk }) => sk === 'record');
+    const late = overtaken(() =>
+      documents.send(new PutCommand({ TableName: table.tableName, Item: before ?? {} })),
+    );
+    await expect(late.erase(done.pk, by)).rejects.toThrow(/it is completed now/);
+    expect(await ledger.read(done.pk)).toEqual(done);
+    expect(await ledger.reply(done.pk, done.response)).toEqual(long);
   });
 
   it('is left to TTL where that was faster, and no chunk comes back', async () => {

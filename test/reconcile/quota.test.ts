@@ -119,6 +119,26 @@ describe.each(Object.entries(bothLedgers(table)))('on %s', (name, create) => {
       expect(await flag(tenant)).toBeDefined();
     });
 
+    it('are those of an operation that only looks like an event of a provider', async () => {
+      const { open, batch, flag, tenant } = world({ newKeysPerMinute: 1 });
+      const { operation } = eventRef('stripe', 'evt_1');
+      const [one, two] = [await open(tenant, { operation }), await open(tenant, { operation })];
+      await batch(changed(undefined, one), changed(undefined, two));
+      expect(await flag(tenant)).toBeDefined();
+    });
+
+    it('raise a flag anew only when half of it is over', async () => {
+      const { requests, batch, flag, tenant, time, flagged } = world({ newKeysPerMinute: 2 });
+      await batch(...(await requests(tenant, 3)));
+      time.now += 10_000;
+      await batch(...(await requests(tenant, 1))); // Two minutes by now, and more than one of them is left.
+      expect(await flag(tenant)).toMatchObject({ until: START + 90_000 });
+      time.now += 25_000;
+      await batch(...(await requests(tenant, 1))); // Two and a half, of which more than one would be missing.
+      expect(await flag(tenant)).toMatchObject({ until: START + 35_000 + 150_000 });
+      expect(flagged()).toHaveLength(2);
+    });
+
     it('are those of an expired key as well, which starts anew', async () => {
       const { open, close, batch, flag, tenant, time } = world({ newKeysPerMinute: 1 });
       const done = await close(await open(tenant));
@@ -209,6 +229,23 @@ describe.each(Object.entries(bothLedgers(table)))('on %s', (name, create) => {
       expect(await notedOpen(ledger, tenant)).toEqual(pksOf(open.mine));
       await batch(...(await hanging(tenant, 1)).changes);
       expect(await flag(tenant)).toBeDefined();
+    });
+
+    it('are noted once where there was room for them, and not again after others were taken out', async () => {
+      const { ledger, hanging, close, tenant, time } = world();
+      const { quotas } = ledger;
+      if (!quotas) throw new Error('expected quotas');
+      let noted = 0;
+      const noteOpened: typeof quotas.noteOpened = (...args) => {
+        noted += 1;
+        return quotas.noteOpened(...args);
+      };
+      const counting = { ...ledger, quotas: { ...quotas, noteOpened } };
+      const { mine, changes } = await hanging(tenant, 6);
+      for (const record of mine.slice(0, 2)) await close(record);
+      await quotaStage(counting, time, { openKeys: 5 }).batch(...changes);
+      expect(noted).toBe(1);
+      expect(await notedOpen(ledger, tenant)).toEqual(pksOf(mine.slice(2)));
     });
 
     it('of a tenant that was over its limit are noted again once the others have ended, told of or not', async () => {
@@ -348,6 +385,8 @@ describe('in the table', () => {
       expect(pk).not.toContain(tenant);
       expect(ttl).toBeGreaterThan(START / 1_000);
     }
+    // A key may be open for as long as its evidence is kept, and counts until then.
+    expect(items.at(-1)?.['ttl']).toBe(START / 1_000 + schedule.openEndedSeconds);
   });
 
   it('nothing is made of the end of a key that nobody noted', async () => {
