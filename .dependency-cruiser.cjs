@@ -14,7 +14,8 @@ const mayImport = {
   client: ['core'],
   cli: ['core', 'ledger', 'http', 'observe', 'effects', 'reconcile', 'infra'],
   local: ['core', 'ledger'],
-  infra: ['core', 'ledger/schema'],
+  // The table by its schema, metrics by their names: an alarm on one that does not exist does not compile.
+  infra: ['core', 'ledger/schema', 'observe/metrics'],
 };
 
 const folders = Object.entries(mayImport).map(([folder, allowed]) => ({
@@ -25,7 +26,7 @@ const folders = Object.entries(mayImport).map(([folder, allowed]) => ({
 }));
 
 const packages = [
-  ['^(node_modules/)?aws-cdk-lib|constructs', '^lib/infra/'],
+  ['^(node_modules/)?(aws-cdk-lib|constructs|cdk-nag)', '^lib/infra/'],
   ['^(node_modules/)?@aws-sdk/', '^lib/(ledger|effects|reconcile|cli|local)/'],
   ['^(node_modules/)?@middy/', '^lib/(middleware|reconcile)/'],
   ['^(node_modules/)?structured-headers', '^lib/core/key'],
@@ -60,7 +61,28 @@ module.exports = {
       from: { path: '^(lib|lambdas|bin)/', pathNot: '^(lambdas|bin)/' },
       to: { path: '^(lambdas|bin|test|scripts)/' },
     },
-    { name: 'no-cycles', severity: 'error', from: { path: '^lib/' }, to: { circular: true } },
+    {
+      name: 'lambdas-import-what-users-can',
+      comment:
+        'The reference service is built of what the package exports, or it would show what nobody can do.',
+      severity: 'error',
+      from: { path: '^lambdas/' },
+      to: { path: '^lib/', pathNot: '^lib/index\\.ts$' },
+    },
+    {
+      name: 'generic-functions-know-no-service',
+      comment: "They are deployed beside anybody's service.",
+      severity: 'error',
+      from: { path: '^lambdas/(runtime|sentinel|backstop)/' },
+      to: { path: '^lambdas/', pathNot: '^lambdas/runtime/' },
+    },
+    {
+      name: 'a-function-is-nobodys-library',
+      severity: 'error',
+      from: { path: '^lambdas/' },
+      to: { path: '^lambdas/[^/]+/index\\.ts$' },
+    },
+    { name: 'no-cycles', severity: 'error', from: { path: '^(lib|lambdas)/' }, to: { circular: true } },
     {
       name: 'product-code-needs-no-dev-dependency',
       severity: 'error',

@@ -10,6 +10,8 @@ export interface Once<W> extends StepMethods {
   readonly operationId: string;
   /** Names the record; put it into the provider's metadata, so that webhooks and the audit lead back here. */
   readonly operationRef: string;
+  /** Whose key it is. */
+  readonly tenant: string;
   readonly attempt: number;
   /** Aborts before the lease can pass. Nothing may be sent to a provider after it. */
   readonly signal: AbortSignal;
@@ -78,6 +80,7 @@ export function unitOfWork<W>(ports: StepPorts<W>, mine: InProgress, signal: Abo
     once: {
       operationId: mine.operationId,
       operationRef: mine.pk,
+      tenant: mine.tenant,
       attempt: mine.attempt,
       signal,
       step: steps.step,

@@ -36,6 +36,15 @@ export function badStatusRequest(detail: string): Reply {
   return json(400, body, 'application/problem+json');
 }
 
+export function tooManyStatusRequests(retryAfterMs: number): Reply {
+  const retryAfter = Math.max(1, Math.ceil(retryAfterMs / 1_000));
+  const title = 'Too many questions';
+  const detail = 'Ask again later. The operation goes on meanwhile, whether you ask or not.';
+  const body = { type: 'about:blank', title, status: 429, code: 'too_many_requests', detail, retryAfter };
+  const { headers, ...reply } = json(429, body, 'application/problem+json');
+  return { ...reply, headers: [...headers, ['Retry-After', String(retryAfter)]] };
+}
+
 interface Next {
   readonly retry: Retry;
   readonly next: string;

@@ -15,8 +15,12 @@ import {
   UnusableObject,
 } from './failed-batch.ts';
 
-/** What `sentinel()` returns, or the `handle` of `dispatcher()`. */
-export type StreamHandler = (event: { Records: unknown[] }, context: object) => Promise<unknown>;
+/** What `sentinel()` returns, or the `handle` of `dispatcher()`; or whoever passes the records on to the function that failed. */
+export type StreamHandler = (
+  event: { Records: unknown[] },
+  context: object,
+  batch: FailedBatch,
+) => Promise<unknown>;
 
 export interface RedriveOptions {
   /** The text of an object, for example `async ({ bucket, key }) => (await s3.getObject(…)).Body.transformToString()`. */
@@ -108,7 +112,7 @@ export function redriver(options: RedriveOptions): (event: unknown, context: obj
     let last: unknown;
     for (let tries = 0; tries < TRIES && left.length > 0; tries += 1) {
       try {
-        left = failuresOf(left, await handle({ Records: [...left] }, context));
+        left = failuresOf(left, await handle({ Records: [...left] }, context, batch));
       } catch (error) {
         last = error;
       }

@@ -62,6 +62,24 @@ describe('an invocation by the completer', () => {
     expect(await lambda(handler).call(event)).toMatchObject({ statusCode: 201, body: '{"amount":700}' });
   });
 
+  it('knows which record it is for and whose, as the first attempt did', async () => {
+    const told: unknown[] = [];
+    const pay = charge();
+    const handler: TestHandler<unknown> = async (_, { once }) => {
+      told.push([once.operationRef, once.tenant, once.operationId]);
+      await once.step('pay', pay);
+      return { statusCode: 201, headers: {}, body: '' };
+    };
+    const { lambda, scheduled, record, pass } = await abandoned(handler);
+    pass(HANDED_BACK_MS);
+    await lambda(handler).call(scheduled);
+    const { pk, operationId } = (await record()) as InProgress;
+    expect(told).toEqual([
+      [pk, 'tenant-1', operationId],
+      [pk, 'tenant-1', operationId],
+    ]);
+  });
+
   it('that comes after another attempt does nothing', async () => {
     const pay = charge();
     const handler: TestHandler<unknown> = async (_, { once }) => {

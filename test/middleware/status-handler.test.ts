@@ -132,6 +132,30 @@ describe('the status handler', () => {
     await expect(statusHandler(nobody)(get('/operations/a'))).rejects.toThrow(/found no tenant/);
   });
 
+  it('asks a tenant that asks too often to wait, and reads nothing for it; another one is not kept waiting', async () => {
+    let [now, reads] = [0, 0];
+    const read = async () => {
+      reads += 1;
+      return undefined;
+    };
+    const throttle = { perSecond: 1, burst: 2 };
+    const status = statusHandler({ ...options, ledger: { read }, throttle, clock: () => now });
+    const ask = async (sub?: string) =>
+      status({
+        ...post({ method: 'GET', path: '/operations/a', ...(sub && { sub }) }),
+        rawQueryString: 'operation=POST%20/a',
+      });
+    expect([(await ask()).statusCode, (await ask()).statusCode]).toEqual([404, 404]);
+    const refused = await ask();
+    expect(refused.statusCode).toBe(429);
+    expect(refused.headers).toMatchObject({ 'Retry-After': '1' });
+    expect(JSON.parse(String(refused.body))).toMatchObject({ code: 'too_many_requests', retryAfter: 1 });
+    expect(reads).toBe(2);
+    expect((await ask('tenant-2')).statusCode).toBe(404);
+    now += 1_000;
+    expect((await ask()).statusCode).toBe(404);
+  });
+
   it('does not find a key that could never have been used', async () => {
     expect((await statusHandler(options)(get('/operations/'))).statusCode).toBe(404);
   });
@@ -171,6 +195,9 @@ describe('the status handler', () => {
     [{ ...options, keymode: 'bare' }, /statusHandler\(\) has no option keymode\. Did you mean keyMode\?/],
     [{ ...options, keyMode: 'uuid' }, /keyMode is "uuid"; expected one of auto, ietf, bare/],
     [{ ...options, preset: 'paypal' }, /preset is "paypal"/],
+    [{ ...options, throttle: { perSecond: 5 } }, /throttle is .*expected \{ perSecond, burst \}/],
+    [{ ...options, throttle: { perSecond: 0, burst: 1 } }, /perSecond is 0/],
+    [{ ...options, throttle: { persecond: 1, burst: 1 } }, /throttle has no option persecond/],
     [{ ...options, clock: 5 }, /clock is 5; expected a function/],
     [{ ...options, docsBase: 'docs' }, /docsBase, the base of the documentation links/],
   ];

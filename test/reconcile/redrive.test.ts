@@ -207,9 +207,9 @@ describe('what fails again', () => {
   it('waits for the next invocation where time has ended', async () => {
     const { batches, handler } = failing();
     let now = START;
-    const slow: StreamHandler = async (event, rest) => {
+    const slow: StreamHandler = async (event, ...rest) => {
       now += 60_000;
-      return handler(event, rest);
+      return handler(event, ...rest);
     };
     const { redrive } = stage({ ...objects, second: objects[KEY] ?? '' }, slow, { clock: () => now });
     await expect(redrive(notification(KEY, 'second'))).rejects.toThrow(/second: there was no time left/);

@@ -1,0 +1,4 @@
+import { health } from '../service/health.ts';
+
+/** GET /health. */
+export const handler = health;

@@ -1,0 +1,20 @@
+/** What a function is told by its deployment. */
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Stops a function at its start: a deployment that is wrong should fail before the first payment, not with it. */
+class VariableMissing extends Error {
+  override readonly name = 'VariableMissing';
+}
+
+export function variable(environment: Environment, name: string, what: string): string {
+  const value = environment[name];
+  if (value !== undefined && value.trim() !== '') return value;
+  const found = value === undefined ? 'is not set' : 'is empty';
+  throw new VariableMissing(`The environment variable ${name} ${found}; set it to ${what}.`);
+}
+
+/** Nothing, where it is empty: a template that has no value for it writes an empty text. */
+export function optionalVariable(environment: Environment, name: string): string | undefined {
+  const value = environment[name]?.trim();
+  return value === '' ? undefined : value;
+}

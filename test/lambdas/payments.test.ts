@@ -1,0 +1,111 @@
+import { describe, expect, it } from 'vitest';
+import { MINUTE_MS, ORDER, onBothLedgers, START } from './stage.ts';
+import { DECLINED } from './stripe-server.ts';
+
+const NAME = 'POST /payments';
+const DAY_MS = 24 * 60 * MINUTE_MS;
+
+describe('POST /payments', () => {
+  onBothLedgers((stage) => {
+    it('accepts a payment at once, charges it by delivery, and then replays how it ended', async () => {
+      const { post, get, dispatch, stripe } = stage();
+      const accepted = await post('/payments', { key: 'k-1', body: ORDER });
+      expect(accepted.status).toBe(202);
+      const { id } = accepted.body;
+      expect(accepted.body).toEqual({ id, status: 'pending' });
+      expect(accepted.headers).toMatchObject({ location: `/payments/${id}`, 'retry-after': '2' });
+      expect(stripe.intents).toEqual([]);
+      expect((await get(`/payments/${id}`)).body).toMatchObject({ id, status: 'pending', ...ORDER });
+
+      await dispatch(NAME, 'k-1');
+      await dispatch(NAME, 'k-1'); // The stream may bring it again.
+      const ended = await post('/payments', { key: 'k-1', body: ORDER });
+      expect(ended.status).toBe(201);
+      expect(ended.body).toEqual({ id, status: 'succeeded', ...ORDER, charge: 'pi_1' });
+      expect(ended.headers).toMatchObject({ location: `/payments/${id}`, 'idempotent-replayed': 'true' });
+      expect((await get(`/payments/${id}`)).body).toMatchObject(ended.body);
+      expect(stripe.charged()).toHaveLength(1);
+    });
+
+    it('puts into the charge what leads back to the record', async () => {
+      const { post, dispatch, record, stripe } = stage();
+      await post('/payments', { key: 'k-1', body: { ...ORDER, description: 'Shoes' } });
+      await dispatch(NAME, 'k-1');
+      const { pk, operationId, tenant } = await record(NAME, 'k-1');
+      expect(stripe.charged()[0]).toMatchObject({
+        amount: 1_250,
+        currency: 'eur',
+        description: 'Shoes',
+        metadata: { operationRef: pk, operationId, tenant, customerId: 'cus_ann', reference: 'invoice 7' },
+      });
+    });
+
+    it('answers a declined card from then on, and says so in the row', async () => {
+      const { post, get, dispatch, stripe } = stage();
+      const body = { ...ORDER, paymentMethod: DECLINED };
+      const { body: accepted } = await post('/payments', { key: 'k-1', body });
+      await dispatch(NAME, 'k-1');
+      const declined = await post('/payments', { key: 'k-1', body });
+      expect(declined.status).toBe(402);
+      expect(declined.headers['content-type']).toBe('application/problem+json');
+      const reason = 'insufficient_funds';
+      expect(declined.body).toMatchObject({ code: 'card_declined', reason, retry: 'never', id: accepted.id });
+      expect((await get(`/payments/${accepted.id}`)).body).toMatchObject({ status: 'declined', reason });
+      expect(stripe.charged()).toEqual([]);
+    });
+
+    it('answers what Stripe does not take from then on', async () => {
+      const { post, dispatch } = stage();
+      const body = { ...ORDER, currency: 'KPW' };
+      await post('/payments', { key: 'k-1', body });
+      await dispatch(NAME, 'k-1');
+      const rejected = await post('/payments', { key: 'k-1', body });
+      expect(rejected.status).toBe(422);
+      expect(rejected.body).toMatchObject({ code: 'charge_rejected', reason: 'currency_unknown' });
+    });
+
+    it('charges once where the answer to the charge was lost', async () => {
+      const { post, dispatch, sweep, stripe, time } = stage();
+      stripe.mishaps.push('lost-after-charge');
+      await post('/payments', { key: 'k-1', body: ORDER });
+      await dispatch(NAME, 'k-1');
+      expect((await post('/payments', { key: 'k-1', body: ORDER })).status).toBe(202);
+      time.now += 2 * MINUTE_MS;
+      expect(await sweep()).toEqual({ settled: 1 });
+      expect((await post('/payments', { key: 'k-1', body: ORDER })).status).toBe(201);
+      expect(stripe.charged()).toHaveLength(1);
+      expect(new Set(stripe.requests.map(({ key }) => key)).size).toBe(1);
+    });
+
+    it('finds its charge where Stripe keeps repeating that it failed', async () => {
+      const { post, dispatch, sweep, stripe, time } = stage();
+      stripe.mishaps.push('error-after-charge');
+      await post('/payments', { key: 'k-1', body: ORDER });
+      await dispatch(NAME, 'k-1');
+      time.now += 2 * MINUTE_MS;
+      expect(await sweep()).toEqual({ settled: 1 });
+      expect((await post('/payments', { key: 'k-1', body: ORDER })).body).toMatchObject({ charge: 'pi_1' });
+      expect(stripe.charged()).toHaveLength(1);
+    });
+
+    it.each([true, false])(
+      'asks for the charge once Stripe may have forgotten the key (charged: %s)',
+      async (charged) => {
+        const { post, dispatch, sweep, stripe, time, record } = stage();
+        stripe.mishaps.push(charged ? 'lost-after-charge' : 'lost-before-charge');
+        await post('/payments', { key: 'k-1', body: ORDER });
+        await dispatch(NAME, 'k-1');
+        time.now = START + DAY_MS;
+        stripe.forgetKeys();
+        expect(await sweep()).toEqual({ unknown: 1 });
+        expect((await record(NAME, 'k-1')).status).toBe('unknown');
+        for (let looks = 0; looks < 4; looks += 1) {
+          time.now += 5 * MINUTE_MS;
+          await sweep();
+        }
+        expect((await post('/payments', { key: 'k-1', body: ORDER })).status).toBe(201);
+        expect(stripe.charged()).toHaveLength(1);
+      },
+    );
+  });
+});
