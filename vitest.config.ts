@@ -11,6 +11,10 @@ export default defineConfig({
         find: /^oncekey\/testing$/,
         replacement: fileURLToPath(new URL('lib/testing/index.ts', import.meta.url)),
       },
+      {
+        find: /^oncekey\/cdk$/,
+        replacement: fileURLToPath(new URL('lib/infra/index.ts', import.meta.url)),
+      },
     ],
   },
   test: {

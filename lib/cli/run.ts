@@ -1,0 +1,35 @@
+import { InvalidArgument } from '../core/errors.ts';
+import type { Command, Streams } from './command.ts';
+import { template } from './template.ts';
+
+const commands: Readonly<Record<string, Command>> = { template };
+
+/** 0: done. 1: it failed. 2: the words are off. */
+export async function run(words: readonly string[], streams: Streams): Promise<0 | 1 | 2> {
+  const [name, ...rest] = words;
+  if (name === undefined || name === '--help' || name === 'help') {
+    streams.out(help());
+    return 0;
+  }
+  const command = Object.hasOwn(commands, name) ? commands[name] : undefined;
+  if (!command) {
+    streams.err(`oncekey: there is no command ${name}.\n\n${help()}`);
+    return 2;
+  }
+  if (rest.includes('--help')) {
+    streams.out(`${command.usage}\n\n${command.about}\n`);
+    return 0;
+  }
+  try {
+    await command.run(rest, streams);
+    return 0;
+  } catch (error) {
+    streams.err(`oncekey ${name}: ${error instanceof Error ? error.message : String(error)}\n`);
+    return error instanceof InvalidArgument ? 2 : 1;
+  }
+}
+
+function help(): string {
+  const lines = Object.values(commands).map(({ usage, about }) => `  ${usage.padEnd(28)}${about}`);
+  return `oncekey: makes a POST safe to retry\n\n${lines.join('\n')}\n`;
+}

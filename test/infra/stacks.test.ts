@@ -1,0 +1,211 @@
+import type { Stack } from 'aws-cdk-lib';
+import { Template } from 'aws-cdk-lib/assertions';
+import { AwsSolutionsChecks } from 'cdk-nag';
+import { afterAll, describe, expect, it, vi } from 'vitest';
+import { referenceApp } from '../../lib/infra/reference/app.ts';
+import { allowedTo, UNBUNDLED } from './stage.ts';
+
+function templates(context: Readonly<Record<string, unknown>> = {}, environment: NodeJS.ProcessEnv = {}) {
+  const app = referenceApp(environment, { context: { ...UNBUNDLED, ...context }, analyticsReporting: false });
+  const [state, service] = ['OncekeyState', 'OncekeyService'].map((id) => app.node.findChild(id) as Stack);
+  if (!state || !service) throw new Error('the app has not both stacks');
+  return { app, state, service, ofState: Template.fromStack(state), ofService: Template.fromStack(service) };
+}
+
+const { app, state, ofState, ofService } = templates();
+
+/** Without what changes with every edit of the code, and with nothing else. */
+function masked(template: Template): unknown {
+  return JSON.parse(
+    JSON.stringify(template.toJSON())
+      .replaceAll(/[0-9a-f]{64}/g, '<hash>')
+      .replaceAll(/"S3Key":"[^"]*"/g, '"S3Key":"<asset>"'),
+  );
+}
+
+describe('the stacks', () => {
+  it('are synthesised without a finding of any validation', () => {
+    expect(() => app.synth()).not.toThrow();
+  });
+
+  it('would not be with an open finding: the rules are looked at', () => {
+    const checked = vi.spyOn(
+      AwsSolutionsChecks.prototype as unknown as { checkResource(): void },
+      'checkResource',
+    );
+    afterAll(() => checked.mockRestore());
+    templates().app.synth();
+    expect(checked.mock.calls.length).toBeGreaterThan(50);
+  });
+
+  it('keep the state where no mistake with the service can take it away', () => {
+    expect(state.terminationProtection).toBe(true);
+    for (const type of ['AWS::DynamoDB::GlobalTable', 'AWS::S3::Bucket', 'AWS::SecretsManager::Secret']) {
+      ofState.allResources(type, { DeletionPolicy: 'Retain', UpdateReplacePolicy: 'Retain' });
+      ofService.resourceCountIs(type, 0);
+    }
+  });
+
+  it('refer to each other weakly: the state can be moved or restored while the service is there', () => {
+    expect(JSON.stringify(ofState.toJSON())).not.toContain('"Export"');
+    expect(JSON.stringify(ofService.toJSON())).not.toContain('Fn::ImportValue');
+    expect(JSON.stringify(ofService.toJSON())).toContain('Fn::GetStackOutput');
+  });
+
+  it('have what they had when somebody last looked', async () => {
+    await expect(JSON.stringify(masked(ofState), null, 2)).toMatchFileSnapshot('snapshots/state.json');
+    await expect(JSON.stringify(masked(ofService), null, 2)).toMatchFileSnapshot('snapshots/service.json');
+  });
+});
+
+describe('each function of the service may do what its code does', () => {
+  const traces = ['xray:PutTelemetryRecords on *', 'xray:PutTraceSegments on *'];
+  const logs = (name: string) => [`logs:CreateLogStream on ${name}Logs`, `logs:PutLogEvents on ${name}Logs`];
+  const ledger = (...actions: string[]) => actions.map((action) => `dynamodb:${action} on LedgerTable`);
+  const rows = (...actions: string[]) => actions.map((action) => `dynamodb:${action} on Rows`);
+  const protects = ledger('GetItem', 'PutItem', 'Query', 'UpdateItem');
+  const stripe = ['secretsmanager:GetSecretValue on StripeKey'];
+
+  it.each<[string, readonly string[]]>([
+    ['payments', [...protects, ...rows('PutItem')]],
+    ['orders', [...protects, ...rows('PutItem'), ...stripe]],
+    ['transfers', [...protects, ...rows('GetItem', 'PutItem'), ...stripe]],
+    ['reads', rows('GetItem')],
+    ['operations', ledger('GetItem')],
+    [
+      'webhook',
+      [
+        ...protects,
+        ...rows('GetItem', 'PutItem'),
+        ...stripe,
+        'secretsmanager:GetSecretValue on StripeWebhookSecret',
+      ],
+    ],
+    ['health', []],
+    ['audit', [...ledger('GetItem', 'Scan', 'UpdateItem'), ...stripe, 'lambda:InvokeFunction on audit']],
+    [
+      'sweep',
+      [
+        ...[...protects, ...rows('GetItem', 'PutItem'), ...stripe],
+        ...['dynamodb:Query on LedgerTable/index/due', 'lambda:InvokeFunction on orders'],
+      ],
+    ],
+  ])('%s', (name, allowed) => {
+    const all = [...allowed, ...logs(name), ...traces].toSorted();
+    expect(allowedTo(ofService, new RegExp(`^${name}[0-9A-F]{8}$`))).toEqual(all);
+  });
+
+  it('and none has a wildcard but where AWS knows no resource, or nobody the name of an object', () => {
+    const wild = Object.values(ofService.findResources('AWS::IAM::Policy'))
+      .flatMap(({ Properties }) => Properties.PolicyDocument.Statement)
+      .filter((one) => JSON.stringify([one.Action, one.Resource]).includes('*'))
+      .flatMap(({ Action }) => Action);
+    expect([...new Set(wild)].toSorted()).toEqual([
+      'dynamodb:ListStreams',
+      's3:GetObject',
+      's3:GetObjectVersion',
+      's3:PutObject',
+      'xray:PutTelemetryRecords',
+      'xray:PutTraceSegments',
+    ]);
+    expect(JSON.stringify(ofService.findResources('AWS::IAM::Role'))).not.toContain('ManagedPolicyArns":[{');
+  });
+});
+
+describe('the API', () => {
+  const routes = Object.values(ofService.findResources('AWS::ApiGatewayV2::Route')).map(({ Properties }) => ({
+    key: Properties.RouteKey as string,
+    auth: Properties.AuthorizationType as string,
+  }));
+
+  it('has the routes of the service, all behind a token but the two that say why not', () => {
+    const byKey = Object.fromEntries(routes.map(({ key, auth }) => [key, auth]));
+    expect(byKey).toEqual({
+      'POST /payments': 'JWT',
+      'POST /orders': 'JWT',
+      'POST /transfers': 'JWT',
+      'GET /payments/{id}': 'JWT',
+      'GET /orders/{id}': 'JWT',
+      'GET /transfers/{id}': 'JWT',
+      'GET /operations/{key}': 'JWT',
+      'POST /webhooks/stripe': 'NONE',
+      'GET /health': 'NONE',
+    });
+  });
+
+  it('logs the route and never the path, which has keys in it, and limits everybody together', () => {
+    const [stage] = Object.values(ofService.findResources('AWS::ApiGatewayV2::Stage'));
+    const { AccessLogSettings, DefaultRouteSettings } = stage?.['Properties'] ?? {};
+    expect(AccessLogSettings.Format).toContain('$context.routeKey');
+    expect(AccessLogSettings.Format).not.toMatch(/context\.path|rawPath|resourcePath|queryString/i);
+    expect(DefaultRouteSettings).toEqual({ ThrottlingBurstLimit: 2_000, ThrottlingRateLimit: 1_000 });
+  });
+
+  it('makes a pool with a client for each tenant, where nobody names an issuer', () => {
+    ofState.resourceCountIs('AWS::Cognito::UserPoolClient', 2);
+    const named = templates({ tenants: 'acme,globex,initech' }).ofState;
+    named.resourceCountIs('AWS::Cognito::UserPoolClient', 3);
+    named.allResourcesProperties('AWS::Cognito::UserPoolClient', {
+      AllowedOAuthFlows: ['client_credentials'],
+      GenerateSecret: true,
+    });
+    // Who is made anew is another tenant, to whom all keys are new.
+    named.allResources('AWS::Cognito::UserPoolClient', { DeletionPolicy: 'Retain' });
+    ofService.resourceCountIs('AWS::Cognito::UserPoolClient', 0);
+    const [authorizer] = Object.values(ofService.findResources('AWS::ApiGatewayV2::Authorizer'));
+    expect(JSON.stringify(authorizer?.['Properties'].JwtConfiguration.Audience)).toMatch(
+      /Tenantacme.*Tenantglobex/,
+    );
+  });
+
+  it('takes the tokens of an issuer that is named, and the tenant from the claim that is named', () => {
+    const named = templates({ issuer: 'https://id.example.com', audience: 'payments', tenantClaim: 'org' });
+    named.ofState.resourceCountIs('AWS::Cognito::UserPool', 0);
+    const own = named.ofService;
+    own.hasResourceProperties('AWS::ApiGatewayV2::Authorizer', {
+      JwtConfiguration: { Audience: ['payments'], Issuer: 'https://id.example.com' },
+    });
+    own.hasResourceProperties('AWS::Lambda::Function', {
+      Environment: { Variables: { TENANT_CLAIM: 'org' } },
+    });
+  });
+
+  it.each([
+    [{ issuer: 'https://id.example.com' }, /issuer and audience belong together/],
+    [{ audience: 'payments' }, /issuer and audience belong together/],
+    [{ issuer: 'http://id.example.com', audience: 'a' }, /issuer is http:.*https:\/\/ URL/],
+    [{ tenants: 'Acme Inc' }, /The tenant Acme Inc needs a name/],
+    [{ tenants: 7 }, /tenants is 7; expected a list/],
+  ])('refuses %j with a sentence', (context, why) => {
+    expect(() => templates(context)).toThrow(why);
+  });
+});
+
+describe('secrets', () => {
+  it('are named to the functions, and are in no template and no variable', () => {
+    ofState.allResourcesProperties('AWS::SecretsManager::Secret', { GenerateSecretString: {} });
+    for (const { Properties } of Object.values(ofService.findResources('AWS::Lambda::Function'))) {
+      for (const [name, value] of Object.entries(Properties.Environment?.Variables ?? {})) {
+        if (name.includes('SECRET')) expect(JSON.stringify(value)).toContain('Fn::GetStackOutput');
+      }
+    }
+    expect(JSON.stringify(ofService.toJSON())).not.toMatch(/resolve:secretsmanager|sk_(test|live)_|whsec_/);
+  });
+
+  it('and all that is stored can be under a key of the account’s own', () => {
+    const own = templates({ customerKey: 'true' }, { CDK_DEFAULT_REGION: 'eu-central-1' });
+    own.ofState.hasResourceProperties('AWS::KMS::Key', { EnableKeyRotation: true });
+    expect(() => own.app.synth()).not.toThrow();
+  });
+});
+
+it('every function is the same kind of function', () => {
+  ofService.allResourcesProperties('AWS::Lambda::Function', {
+    Runtime: 'nodejs24.x',
+    Architectures: ['arm64'],
+    TracingConfig: { Mode: 'Active' },
+  });
+  const functions = Object.values(ofService.findResources('AWS::Lambda::Function'));
+  ofService.resourceCountIs('AWS::Logs::LogGroup', functions.length + 1);
+  ofService.allResourcesProperties('AWS::Logs::LogGroup', { RetentionInDays: 30 });
+});
