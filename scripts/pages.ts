@@ -16,6 +16,7 @@ export const pages = [
   'docs/reconciliation.md',
   'docs/outbox.md',
   'docs/runbook.md',
+  'docs/deploy.md',
 ] as const;
 
 const MARKED = /<!-- (example|output): ([^\s#]+)(?:#(\S+))? -->\n```(\w+)\n[\s\S]*?```/g;

@@ -7,8 +7,8 @@ import { describe, expect, it } from 'vitest';
 
 const { forbidden, options } = createRequire(import.meta.url)('../.dependency-cruiser.cjs');
 
-async function arrows(baseDir: string): Promise<ICruiseResult> {
-  const cruised = await cruise(['lib'], { ...options, baseDir, validate: true, ruleSet: { forbidden } });
+async function arrows(baseDir: string, folders = ['lib', 'lambdas']): Promise<ICruiseResult> {
+  const cruised = await cruise(folders, { ...options, baseDir, validate: true, ruleSet: { forbidden } });
   if (typeof cruised.output === 'string') throw new TypeError(`expected a result, got ${cruised.output}`);
   return cruised.output;
 }
@@ -21,7 +21,8 @@ async function violationsOf(files: Readonly<Record<string, string>>): Promise<st
       mkdirSync(dirname(join(baseDir, path)), { recursive: true });
       writeFileSync(join(baseDir, path), text);
     }
-    const { summary } = await arrows(baseDir);
+    const folders = new Set(Object.keys(files).map((path) => path.split('/')[0] ?? ''));
+    const { summary } = await arrows(baseDir, [...folders]);
     return summary.violations.map(({ rule }) => rule.name);
   } finally {
     rmSync(baseDir, { recursive: true });
@@ -29,7 +30,7 @@ async function violationsOf(files: Readonly<Record<string, string>>): Promise<st
 }
 
 describe('the folders of lib', () => {
-  it('import only along the arrows', async () => {
+  it('and the functions import only along the arrows', async () => {
     const { summary } = await arrows(process.cwd());
     expect(summary.violations.map(({ rule, from, to }) => `${rule.name}: ${from} → ${to}`)).toEqual([]);
     expect(summary.totalDependenciesCruised).toBeGreaterThan(100);
@@ -49,5 +50,23 @@ describe('the folders of lib', () => {
       'lib/helpers/all.ts': "import { join } from 'node:path';\njoin('x');\n",
     });
     expect(found.sort()).toEqual(['core-is-pure', 'every-folder-is-listed']);
+  });
+});
+
+describe('the functions', () => {
+  it('are told of an import that no user of the package could make, and of a service in a generic one', async () => {
+    const found = await violationsOf({
+      'lib/core/decide.ts': 'export const decide = 1;\n',
+      'lambdas/service/rows.ts':
+        "import { decide } from '../../lib/core/decide.ts';\nexport const rows = decide;\n",
+      'lambdas/sentinel/index.ts':
+        "import { rows } from '../service/rows.ts';\nexport const handler = rows;\n",
+      'lambdas/redrive/index.ts': "import { handler } from '../sentinel/index.ts';\nhandler.toFixed();\n",
+    });
+    expect(found.sort()).toEqual([
+      'a-function-is-nobodys-library',
+      'generic-functions-know-no-service',
+      'lambdas-import-what-users-can',
+    ]);
   });
 });
