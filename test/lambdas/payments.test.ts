@@ -107,5 +107,22 @@ describe('POST /payments', () => {
         expect(stripe.charged()).toHaveLength(1);
       },
     );
+
+    it('finds a charge that its delivery made hours after the request, also where search has not seen it', async () => {
+      const { post, dispatch, sweep, stripe, time } = stage();
+      await post('/payments', { key: 'k-1', body: ORDER });
+      time.now = START + 40 * MINUTE_MS; // The stream was late.
+      stripe.mishaps.push('lost-after-charge');
+      await dispatch(NAME, 'k-1');
+      time.now = START + DAY_MS + 60 * MINUTE_MS;
+      stripe.forgetKeys();
+      stripe.searchLags = true;
+      for (let looks = 0; looks < 6; looks += 1) {
+        await sweep();
+        time.now += 5 * MINUTE_MS;
+      }
+      expect((await post('/payments', { key: 'k-1', body: ORDER })).body).toMatchObject({ charge: 'pi_1' });
+      expect(stripe.charged()).toHaveLength(1);
+    });
   });
 });
