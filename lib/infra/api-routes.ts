@@ -9,8 +9,8 @@ import {
   StringConcat,
   Tokenization,
 } from 'aws-cdk-lib';
-import { CfnMethod } from 'aws-cdk-lib/aws-apigateway';
-import { CfnIntegration, CfnRoute } from 'aws-cdk-lib/aws-apigatewayv2';
+import { CfnMethod, CfnRestApi } from 'aws-cdk-lib/aws-apigateway';
+import { CfnApi, CfnIntegration, CfnRoute } from 'aws-cdk-lib/aws-apigatewayv2';
 import { CfnAlias, CfnFunction, CfnVersion } from 'aws-cdk-lib/aws-lambda';
 import type { IConstruct } from 'constructs';
 import { InvalidArgument } from '../core/errors.ts';
@@ -26,7 +26,7 @@ const UNSAFE: ReadonlySet<string> = new Set(['POST', 'PATCH', 'ANY', '$default']
 export class ProtectedRoutes implements IAspect {
   readonly #exempt = new Map<string, string>();
 
-  /** As the API calls it: `POST /webhooks/stripe`. */
+  /** As the API calls it: `POST /webhooks/stripe`. An API that is a document, by the path of its construct. */
   exempt(route: string, reason: string): this {
     if (typeof reason !== 'string' || reason.trim() === '') {
       throw new InvalidArgument(
@@ -38,6 +38,12 @@ export class ProtectedRoutes implements IAspect {
   }
 
   visit(node: IConstruct): void {
+    if (isDocument(node) && !this.#exempt.has(node.node.path)) {
+      Annotations.of(node).addError(
+        `The API ${node.node.path} is made of a document or of a single target, so its routes cannot be looked at. Add them as routes, or exempt('${node.node.path}', 'how they are protected').`,
+      );
+      return;
+    }
     const route = routeOf(node);
     if (!route || !UNSAFE.has(methodOf(route.name)) || this.#exempt.has(route.name)) return;
     const functions = targetsOf(route.target, node);
@@ -47,6 +53,13 @@ export class ProtectedRoutes implements IAspect {
       `The route ${route.name} is not protected: behind it is ${behind}. Call ledger.protect(fn) for it, or exempt('${route.name}', 'why it is safe to repeat').`,
     );
   }
+}
+
+/** An OpenAPI document, or a quick-created API: there are routes in it that are no constructs. */
+function isDocument(node: IConstruct): boolean {
+  if (node instanceof CfnRestApi) return node.body !== undefined || node.bodyS3Location !== undefined;
+  if (!(node instanceof CfnApi)) return false;
+  return [node.body, node.bodyS3Location, node.target].some((part) => part !== undefined);
 }
 
 interface Route {

@@ -184,7 +184,7 @@ function ledgerWatches(): Watch[] {
 }
 
 function reconciliationWatches(reconciliation: Reconciliation): Watch[] {
-  const { sweep, readers, failedBatchRule, audit, backstop, redrive } = reconciliation;
+  const { sweep, readers, failedBatchRule, audit, backstop, redriveWaiting } = reconciliation;
   return [
     {
       id: 'Parked',
@@ -224,11 +224,17 @@ function reconciliationWatches(reconciliation: Reconciliation): Watch[] {
     },
     failures('SweepErrors', sweep, 'The sweep runs and fails.', 2),
     failures('BackstopErrors', backstop, 'The daily search fails, or has stopped before its end.'),
-    failures(
-      'RedriveErrors',
-      redrive,
-      'A batch that was given up on could not be done again. The daily search finds what was open in it.',
-    ),
+    {
+      id: 'RedriveWaiting',
+      metric: redriveWaiting.metricApproximateNumberOfMessagesVisible({
+        period: FIVE_MINUTES,
+        statistic: 'Maximum',
+      }),
+      over: 0,
+      means:
+        'A batch that was given up on could not be done again either. The daily search finds what is open in it.',
+      anchor: 'on-failure-objects',
+    },
     ...readers.map(({ fn }, index) => ({
       id: index === 0 ? 'SentinelIsBehind' : 'DispatchIsBehind',
       metric: iteratorAge(fn),

@@ -8,7 +8,10 @@ import {
   type Function as LambdaFunction,
   RecursiveLoop,
 } from 'aws-cdk-lib/aws-lambda';
+import { SqsDestination } from 'aws-cdk-lib/aws-lambda-destinations';
+import { Queue, QueueEncryption } from 'aws-cdk-lib/aws-sqs';
 import { Construct } from 'constructs';
+import { acknowledge } from './acknowledge.ts';
 import { entryOf, type ShippedFunction } from './entries.ts';
 import { IdempotentFunction } from './function.ts';
 import type { IdempotencyLedger } from './ledger.ts';
@@ -42,6 +45,8 @@ export class Reconciliation extends Construct {
   readonly audit: LambdaFunction | undefined;
   /** By what they read: their iterators' age is watched. */
   readonly readers: readonly { readonly fn: LambdaFunction; readonly mapping: CfnEventSourceMapping }[];
+  /** What could not be done again either. */
+  readonly redriveWaiting: Queue;
   /** Matches every batch that was given up on. */
   readonly failedBatchRule: Rule;
 
@@ -83,6 +88,7 @@ export class Reconciliation extends Construct {
       every(this, 'AuditSchedule', audit.functionArn, 'rate(1 day)');
     }
     this.redrive = this.shipped('Redrive', 'redrive', Duration.minutes(5));
+    this.redriveWaiting = this.waiting();
     this.failedBatchRule = this.redriving(ledger);
   }
 
@@ -91,6 +97,22 @@ export class Reconciliation extends Construct {
     ledger.connect(dispatch, 'dispatch');
     const mapping = readStream(this, 'DispatchStream', ledger, dispatch, dispatchReading);
     return [{ fn: dispatch, mapping }];
+  }
+
+  /** Lambda tries an event three times, within minutes; what is left then waits here until a person sends it again. */
+  private waiting(): Queue {
+    const queue = new Queue(this, 'RedriveWaiting', {
+      encryption: QueueEncryption.SQS_MANAGED,
+      enforceSSL: true,
+      retentionPeriod: Duration.days(14),
+    });
+    acknowledge(
+      queue,
+      'AwsSolutions-SQS3',
+      'It is where events go that failed; nobody receives from it by itself.',
+    );
+    this.redrive.configureAsyncInvoke({ retryAttempts: 2, onFailure: new SqsDestination(queue) });
+    return queue;
   }
 
   /** The failed function itself is asked again, with what it failed on. */
@@ -109,7 +131,7 @@ export class Reconciliation extends Construct {
         detailType: ['Object Created'],
         detail: { bucket: { name: [failedBatches.bucketName] } },
       },
-      targets: [new LambdaTarget(this.redrive, { retryAttempts: 8, maxEventAge: Duration.hours(12) })],
+      targets: [new LambdaTarget(this.redrive)],
     });
   }
 

@@ -1,6 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { Duration } from 'aws-cdk-lib';
 import { Match, Template } from 'aws-cdk-lib/assertions';
+import { SnsAction } from 'aws-cdk-lib/aws-cloudwatch-actions';
+import { Topic } from 'aws-cdk-lib/aws-sns';
 import { describe, expect, it } from 'vitest';
 import { IdempotencyLedger } from '../../lib/infra/ledger.ts';
 import { Observability } from '../../lib/infra/observability.ts';
@@ -155,6 +157,9 @@ describe('each function may do what its code does', () => {
         'lambda:InvokeFunction on LayerSentinel',
         's3:GetObject on LedgerFailedBatches/*',
         's3:GetObjectVersion on LedgerFailedBatches/*',
+        ...['GetQueueAttributes', 'GetQueueUrl', 'SendMessage'].map(
+          (action) => `sqs:${action} on LayerRedriveWaiting`,
+        ),
       ],
     ],
   ])('%s', (_, name, allowed) => {
@@ -195,6 +200,15 @@ it('what a reader gave up on is done again as soon as its object is there', () =
   });
 });
 
+it('and what fails then, too, waits for a person instead of being dropped', () => {
+  synthesised().template.hasResourceProperties('AWS::Lambda::EventInvokeConfig', {
+    MaximumRetryAttempts: 2,
+    DestinationConfig: {
+      OnFailure: { Destination: { 'Fn::GetAtt': [Match.stringLikeRegexp('RedriveWaiting'), 'Arn'] } },
+    },
+  });
+});
+
 describe('who is told', () => {
   function alarms(audited: boolean) {
     const stack = newStack();
@@ -226,12 +240,27 @@ describe('who is told', () => {
           'SweepMissing',
           'UnknownAge',
         ],
-        ...['AuditErrors', 'BackstopErrors', 'RedriveErrors', 'ZombieKeys'],
+        ...['AuditErrors', 'BackstopErrors', 'RedriveWaiting', 'ZombieKeys'],
       ].toSorted(),
     );
     for (const { Properties } of Object.values(found)) {
       expect(Properties.AlarmDescription).toMatch(/\. Runbook: https:\/\/example\.com\/runbook#[a-z-]+$/);
     }
+  });
+
+  it('is told, where somebody is named', () => {
+    const stack = newStack();
+    const ledger = new IdempotencyLedger(stack, 'Ledger');
+    const reconciliation = new Reconciliation(stack, 'Layer', { ledger });
+    const actions = [new SnsAction(new Topic(stack, 'Night'))];
+    new Observability(stack, 'Watch', {
+      reconciliation,
+      functions: [newFunction(stack, 'Payments')],
+      actions,
+    });
+    const found = Object.values(Template.fromStack(stack).findResources('AWS::CloudWatch::Alarm'));
+    expect(found.length).toBeGreaterThan(10);
+    for (const { Properties } of found) expect(JSON.stringify(Properties.AlarmActions)).toContain('Night');
   });
 
   it('leads to headings that the runbook has', () => {

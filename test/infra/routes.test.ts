@@ -1,8 +1,8 @@
 import { App, Aspects, Stack } from 'aws-cdk-lib';
-import { LambdaIntegration, RestApi } from 'aws-cdk-lib/aws-apigateway';
-import { HttpApi, HttpMethod } from 'aws-cdk-lib/aws-apigatewayv2';
+import { ApiDefinition, LambdaIntegration, RestApi, SpecRestApi } from 'aws-cdk-lib/aws-apigateway';
+import { CfnApi, HttpApi, HttpMethod } from 'aws-cdk-lib/aws-apigatewayv2';
 import { HttpLambdaIntegration } from 'aws-cdk-lib/aws-apigatewayv2-integrations';
-import { Alias, type IFunction, type IVersion } from 'aws-cdk-lib/aws-lambda';
+import { Alias, type IFunction, type IVersion, Function as LambdaFunction } from 'aws-cdk-lib/aws-lambda';
 import { describe, expect, it } from 'vitest';
 import { ProtectedRoutes } from '../../lib/infra/api-routes.ts';
 import { IdempotencyLedger } from '../../lib/infra/ledger.ts';
@@ -76,4 +76,41 @@ it('an exemption without a reason is none', () => {
   expect(() => new ProtectedRoutes().exempt('POST /orders', ' ')).toThrow(
     /POST \/orders is exempt without a reason/,
   );
+});
+
+describe('an API whose routes are no constructs', () => {
+  const document = { openapi: '3.0.1', info: { title: 'x', version: '1' }, paths: {} };
+  const apis: Readonly<Record<string, (stack: Stack) => unknown>> = {
+    'of a document, REST': (stack) =>
+      new SpecRestApi(stack, 'Api', { apiDefinition: ApiDefinition.fromInline(document) }),
+    'of a document, HTTP': (stack) => new CfnApi(stack, 'Api', { body: document }),
+    'of one target': (stack) =>
+      new CfnApi(stack, 'Api', { name: 'x', protocolType: 'HTTP', target: 'arn:of:it' }),
+  };
+
+  it.each(Object.entries(apis))('%s fails by name, unless it is exempt', (_, create) => {
+    const stack = newStack();
+    const routes = new ProtectedRoutes();
+    Aspects.of(stack).add(routes);
+    create(stack);
+    expect(() => synth(stack)).toThrow(
+      /The API (Test\/Api(\/Resource)?) is made of a document or of a single target/,
+    );
+    const other = newStack();
+    Aspects.of(other).add(
+      new ProtectedRoutes().exempt('Test/Api', 'a proxy').exempt('Test/Api/Resource', 'a proxy'),
+    );
+    create(other);
+    expect(() => synth(other)).not.toThrow();
+  });
+});
+
+it('a route to a function that nobody here knows is not protected', () => {
+  const stack = newStack();
+  Aspects.of(stack).add(new ProtectedRoutes());
+  const arn = 'arn:aws:lambda:eu-central-1:123456789012:function:other';
+  const fn = LambdaFunction.fromFunctionArn(stack, 'Other', arn);
+  const integration = new HttpLambdaIntegration('Integration', fn);
+  new HttpApi(stack, 'Api').addRoutes({ path: '/orders', methods: [HttpMethod.POST], integration });
+  expect(() => synth(stack)).toThrow(/behind it is no function that is known here/);
 });

@@ -181,6 +181,16 @@ describe('the API', () => {
   });
 });
 
+it('mails alarms to whom they are for', () => {
+  const told = templates({ alarmEmail: 'night@example.com' });
+  expect(() => told.app.synth()).not.toThrow();
+  told.ofService.hasResourceProperties('AWS::SNS::Subscription', {
+    Protocol: 'email',
+    Endpoint: 'night@example.com',
+  });
+  ofService.resourceCountIs('AWS::SNS::Topic', 0);
+});
+
 describe('secrets', () => {
   it('are named to the functions, and are in no template and no variable', () => {
     ofState.allResourcesProperties('AWS::SecretsManager::Secret', { GenerateSecretString: {} });

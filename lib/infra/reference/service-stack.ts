@@ -8,8 +8,11 @@ import {
   Stack,
   type StackProps,
 } from 'aws-cdk-lib';
+import { SnsAction } from 'aws-cdk-lib/aws-cloudwatch-actions';
 import { type Function as LambdaFunction, RecursiveLoop } from 'aws-cdk-lib/aws-lambda';
 import type { Secret } from 'aws-cdk-lib/aws-secretsmanager';
+import { Topic } from 'aws-cdk-lib/aws-sns';
+import { EmailSubscription } from 'aws-cdk-lib/aws-sns-subscriptions';
 import { IdempotentFunction } from '../function.ts';
 import { Observability } from '../observability.ts';
 import { Reconciliation } from '../reconciliation.ts';
@@ -80,11 +83,12 @@ export class ServiceStack extends Stack {
       }),
       completes: [orders],
     });
-    const { runbook } = settings;
+    const { runbook, alarmEmail } = settings;
     new Observability(this, 'Observability', {
       reconciliation,
       functions: protectedFunctions,
       ...(runbook !== undefined && { runbook }),
+      ...(alarmEmail !== undefined && { actions: [this.mailTo(alarmEmail)] }),
     });
 
     const signed =
@@ -109,6 +113,12 @@ export class ServiceStack extends Stack {
     ];
     const api = createApi(this, { authorizer, tenantClaim }, routes);
     new CfnOutput(this, 'Url', { value: api.apiEndpoint });
+  }
+
+  private mailTo(address: string): SnsAction {
+    const topic = new Topic(this, 'Alarms', { enforceSSL: true });
+    topic.addSubscription(new EmailSubscription(address));
+    return new SnsAction(topic);
   }
 
   private fn(name: string, needs: Needs = {}): LambdaFunction {

@@ -9,6 +9,8 @@ export interface Settings {
   readonly tenants: readonly string[];
   /** A key of the account's own for everything that is stored. */
   readonly customerKey: boolean;
+  /** Who is told of an alarm. */
+  readonly alarmEmail: string | undefined;
   /** Where the team keeps its copy of the runbook. */
   readonly runbook: string | undefined;
   /** Where the provider is asked, if not at Stripe itself: a simulator. */
@@ -49,6 +51,7 @@ export function settingsOf({ node }: App): Settings {
     issuer: issuer === undefined ? undefined : { url: issuer, audience, tenantClaim },
     tenants: tenants.length > 0 ? tenants : ['acme', 'globex'],
     customerKey: key === true || key === 'true',
+    alarmEmail: text('alarmEmail', node.tryGetContext('alarmEmail')),
     runbook: text('runbook', node.tryGetContext('runbook')),
     stripeBaseUrl: text('stripeBaseUrl', node.tryGetContext('stripeBaseUrl')),
   };
