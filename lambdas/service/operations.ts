@@ -29,9 +29,9 @@ export interface ChargeRequested {
  * functions that run them and those that reconcile them are all given this.
  */
 export function operations<W>(
-  service: Pick<Service<W>, 'provider' | 'rows' | 'clock'>,
+  service: Pick<Service<W>, 'provider' | 'rows' | 'clock' | 'pace'>,
 ): Readonly<Record<string, OperationOptions>> {
-  const shared = { validate: chargeRequest, resolver: chargeResolver(service) };
+  const shared = { ...service.pace, validate: chargeRequest, resolver: chargeResolver(service) };
   return {
     // A client that learns of a declined card comes back within days; a week outlasts a long weekend.
     [PAYMENTS]: { ...shared, effects: 'transactional', retentionSeconds: 7 * DAY_SECONDS },

@@ -7,8 +7,8 @@ import type { Service } from './service.ts';
 
 type Post<W> = (event: APIGatewayProxyEventV2, once: Once<W>) => Promise<ApiAnswer>;
 
-/** As long as the reconciliation waits before its first look. */
-const UNCERTAIN_RETRY_SECONDS = 30;
+/** As long as the reconciliation waits before its first look, where the service has no pace of its own. */
+const FIRST_LOOK_MS = 30_000;
 
 /**
  * One of the service's POSTs, protected. What it throws has by then moved its record; the caller is told what is true of
@@ -23,14 +23,14 @@ export function post<W>(service: Service<W>, tenant: TenantResolver, name: strin
     try {
       return await handler(event, context);
     } catch (error) {
-      const told = failed(error);
+      const told = failed(error, service.pace?.reconcileBaseMs ?? FIRST_LOOK_MS);
       if (!told) throw error; // A fault of ours: Lambda counts it, and the alarm on errors tells of it.
       return told;
     }
   };
 }
 
-function failed(error: unknown): ApiAnswer | undefined {
+function failed(error: unknown, firstLookMs: number): ApiAnswer | undefined {
   const title = 'The payment provider cannot be reached';
   if (error instanceof NotExecuted) {
     const detail = 'Nothing was charged. Send the same request with the same key again later.';
@@ -39,7 +39,7 @@ function failed(error: unknown): ApiAnswer | undefined {
   if (!(error instanceof OutcomeUncertain)) return undefined;
   const detail =
     'It is being found out whether the charge was made. Send the same request with the same key again later.';
-  return unavailable(title, detail, UNCERTAIN_RETRY_SECONDS);
+  return unavailable(title, detail, Math.ceil(firstLookMs / 1_000));
 }
 
 function unavailable(title: string, detail: string, retryAfter: number): ApiAnswer {

@@ -18,14 +18,9 @@ export interface StripeProviderOptions {
   readonly apiKey: RememberedSecret;
   /** Another address than Stripe's, such as `http://127.0.0.1:12111`. */
   readonly baseUrl?: string | undefined;
-  readonly timeoutMs?: number;
+  /** Of one request: no longer than the settling time, after which a charge that is not there is believed never to come. */
+  readonly timeoutMs: number;
 }
-
-/**
- * Of one request. Under the 30 s after which an HTTP API gives up on us, and far under the two minutes of settling time
- * after which a charge that is not there is believed never to come.
- */
-const TIMEOUT_MS = 20_000;
 
 /** The largest page that Stripe gives, and so many of them: beyond a thousand charges in the span we would rather not know. */
 const PAGE = 100;
@@ -38,7 +33,7 @@ const PAGES_MAX = 10;
  * alone. So it is given a client that hides such errors' codes, and fresh connections, which a frozen Lambda cannot
  * find closed.
  */
-export function stripeProvider({ apiKey, baseUrl, timeoutMs = TIMEOUT_MS }: StripeProviderOptions): Provider {
+export function stripeProvider({ apiKey, baseUrl, timeoutMs }: StripeProviderOptions): Provider {
   const address = addressOf(baseUrl);
   let opened: { readonly key: string; readonly stripe: Stripe } | undefined;
 

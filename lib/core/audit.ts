@@ -98,7 +98,7 @@ export interface AuditVerdict {
 const CLOCKS_APART_MS = 60_000;
 
 /** The sweep looks every minute, and never puts off a look by more than this without saying until when. */
-const FORGOTTEN_MS = 2 * schedule.reconcileCapMs;
+const FORGOTTEN_MS = 2 * defaultPolicy.reconcileCapMs;
 
 /**
  * What an operation's record, charges and rows say about each other. Only what falls into the window is told, so that

@@ -20,7 +20,12 @@ export interface Policy {
   readonly dedupeWindowMs: number;
   readonly settlingMs: number;
   readonly inFlightRetryMs: number;
+  readonly reconcileBaseMs: number;
+  readonly reconcileCapMs: number;
 }
+
+/** How soon an open outcome is looked at, and how seldom at last. */
+export type Pauses = Pick<Policy, 'reconcileBaseMs' | 'reconcileCapMs'>;
 
 export const defaultPolicy: Policy = {
   /** Assumes least about the handler: after a crash nothing is known, so nothing is run again. */
@@ -55,6 +60,12 @@ export const defaultPolicy: Policy = {
 
   /** Most attempts are done within a second; a lease can be minutes and would send the client away for too long. */
   inFlightRetryMs: SECOND_MS,
+
+  /** The first look at an open outcome, and the shortest pause between two. Most providers are back by then. */
+  reconcileBaseMs: 30 * SECOND_MS,
+
+  /** An outage of a provider lasts hours; asking more often than once an hour would only add to it. */
+  reconcileCapMs: HOUR_MS,
 };
 
 /** What is the same for all operations of a deployment. */
@@ -85,12 +96,6 @@ export const schedule = {
 
   /** Full jitter from here, doubling: the first retry is quick because most losses are single packets. */
   retryBaseMs: 25,
-
-  /** The first look at an open outcome, and the shortest pause between two. Most providers are back by then. */
-  reconcileBaseMs: 30 * SECOND_MS,
-
-  /** An outage of a provider lasts hours; asking more often than once an hour would only add to it. */
-  reconcileCapMs: HOUR_MS,
 
   /** Up to an hour with the pauses above: longer than most outages, far inside a provider's memory of our keys. */
   outboxTries: 8,
@@ -172,7 +177,11 @@ export function ttlAfter(policy: Pick<Policy, 'afterExpiry' | 'goneSeconds'>, ex
 }
 
 /** How long to wait after so many tries in vain. Half of it is jitter, so that what failed together does not return together. */
-export function backoffMs(tries: number, random: () => number): number {
-  const pauseMs = Math.min(schedule.reconcileCapMs, schedule.reconcileBaseMs * 2 ** tries);
+export function backoffMs(
+  { reconcileBaseMs, reconcileCapMs }: Pauses,
+  tries: number,
+  random: () => number,
+): number {
+  const pauseMs = Math.min(reconcileCapMs, reconcileBaseMs * 2 ** tries);
   return Math.round(pauseMs * (0.5 + random() / 2));
 }

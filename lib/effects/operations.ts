@@ -36,6 +36,15 @@ export interface OperationOptions {
   readonly onUnknown?: 'park';
   /** For how long providers remember the keys of steps and events, from the first attempt on. Default 23 h. */
   readonly dedupeWindowMs?: number;
+  /**
+   * For how long after its lease a request of an attempt may still take effect: longer than the timeout of your provider's
+   * client. Only then "not executed" is believed. Default 2 minutes.
+   */
+  readonly settlingMs?: number;
+  /** How soon an open outcome is looked at first, and the pause that doubles from there. Default 30 seconds. */
+  readonly reconcileBaseMs?: number;
+  /** The longest pause between two looks. Default one hour, which is also the most. */
+  readonly reconcileCapMs?: number;
   /** `auto`, with `steps`: keeps the request, so that an abandoned operation is finished without its client. */
   readonly complete?: 'auto';
 }
@@ -52,6 +61,9 @@ export const OPERATION_OPTIONS = [
   'resolver',
   'onUnknown',
   'dedupeWindowMs',
+  'settlingMs',
+  'reconcileBaseMs',
+  'reconcileCapMs',
   'complete',
 ] as const satisfies readonly (keyof OperationOptions)[];
 
@@ -140,6 +152,8 @@ function operationPolicy(where: string, options: OperationOptions): OperationPol
   requireWhole(options, 'waitMs', 0, WAIT_MAX_MS);
   requireWhole(options, 'goneSeconds', 1, schedule.retentionMaxSeconds);
   requireWhole(options, 'dedupeWindowMs', 1);
+  requireWhole(options, 'settlingMs', SETTLING_MIN_MS, SETTLING_MAX_MS);
+  requirePauses(where, options);
   requireFunctions(options, ['resolver']);
   requireBoolean(options, 'required');
   requireValidation(options.validate);
@@ -159,6 +173,24 @@ function operationPolicy(where: string, options: OperationOptions): OperationPol
 
 /** A gateway has long given up by then; a day of it would be a mistake in the unit. */
 const WAIT_MAX_MS = 15 * 60_000;
+
+/** A client that gives up sooner than this is none that we have seen; a zero here would be a second charge. */
+const SETTLING_MIN_MS = 1_000;
+const SETTLING_MAX_MS = 24 * 3_600_000;
+
+/** The sweep itself comes once a minute; more often than once a second nothing could look. */
+const RECONCILE_MIN_MS = 1_000;
+
+function requirePauses(where: string, options: OperationOptions): void {
+  // The audit calls a record forgotten that nobody has looked at for two of the longest pauses.
+  for (const name of ['reconcileBaseMs', 'reconcileCapMs'] as const)
+    requireWhole(options, name, RECONCILE_MIN_MS, defaultPolicy.reconcileCapMs);
+  const { reconcileBaseMs, reconcileCapMs } = { ...defaultPolicy, ...given(options) };
+  if (reconcileBaseMs <= reconcileCapMs) return;
+  throw new InvalidArgument(
+    `${where}: reconcileBaseMs is ${reconcileBaseMs}, and reconcileCapMs is ${reconcileCapMs}; the first pause cannot be longer than the longest.`,
+  );
+}
 
 function requireValidation(validate: unknown): void {
   const schema = typeof validate === 'object' && validate !== null && '~standard' in validate;
@@ -199,12 +231,16 @@ function requireSense(where: string, options: OperationOptions): void {
 
 function chosen(options: OperationOptions): Partial<Policy> {
   const { inFlight, waitMs, afterExpiry, goneSeconds, retentionSeconds, dedupeWindowMs } = options;
+  const { settlingMs, reconcileBaseMs, reconcileCapMs } = options;
   return {
     ...(inFlight !== undefined && { inFlight }),
     ...(waitMs !== undefined && { waitMs }),
     ...(afterExpiry !== undefined && { afterExpiry }),
     ...(goneSeconds !== undefined && { goneSeconds }),
     ...(dedupeWindowMs !== undefined && { dedupeWindowMs }),
+    ...(settlingMs !== undefined && { settlingMs }),
+    ...(reconcileBaseMs !== undefined && { reconcileBaseMs }),
+    ...(reconcileCapMs !== undefined && { reconcileCapMs }),
     ...(typeof retentionSeconds === 'number' && { retentionSeconds }),
   };
 }

@@ -9,10 +9,14 @@ export function requireKnown(options: object, known: readonly string[], where: s
   }
 }
 
+/** Fewer letters are somewhere in too many words: `ttl` is in settling. */
+const PART_MIN = 4;
+
 function suggestion(name: string, known: readonly string[]): string {
   const close = known.find((option) => {
     const [longer, shorter] = option.length > name.length ? [option, name] : [name, option];
-    return longer.toLowerCase().includes(shorter.toLowerCase().slice(0, 6));
+    const at = longer.toLowerCase().indexOf(shorter.toLowerCase().slice(0, 6));
+    return at === 0 || (at > 0 && shorter.length >= PART_MIN);
   });
   return close ? `Did you mean ${close}?` : `It has ${known.join(', ')}.`;
 }

@@ -130,12 +130,12 @@ export function claimer<W>(ports: EnginePorts<W>, fuse: Breaker): Pick<Engine<W>
         const took = await ledger.takeOver(decision.record, { ...by, skewMs: policy.skewMs }, call);
         if (took.kind !== 'owned') return again(took.record);
         if (openStep(took.record) === undefined) return running(took.record, 'zombie');
-        const doubt = { now: by.now, errorCode: 'open_effect', due: dueOf(pk, by.now) };
+        const doubt = { now: by.now, errorCode: 'open_effect', due: dueOf(pk, by.now, policy) };
         return again((await ledger.markUnknown(took.record, doubt, call)).record);
       }
       case 'lapse': {
         const { record, doubt } = decision;
-        const why = { doubt, errorCode: doubt.kind, now: by.now, due: dueOf(pk, by.now) };
+        const why = { doubt, errorCode: doubt.kind, now: by.now, due: dueOf(pk, by.now, policy) };
         const target = { to: 'unknown', ...why, skewMs: policy.skewMs } as const;
         return again((await ledger.lapse(record, target, call)).record);
       }

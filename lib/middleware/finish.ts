@@ -55,7 +55,7 @@ export function finisher<W>(ports: EnginePorts<W>, fuse: Breaker): Pick<Engine<W
     async giveUp({ policy, deadline }, mine) {
       if (policy.effects !== 'opaque') return false;
       const now = clock();
-      const doubt = { now, errorCode: 'deadline', due: dueOf(mine.pk, now) };
+      const doubt = { now, errorCode: 'deadline', due: dueOf(mine.pk, now, policy) };
       const marked = await ledger.markUnknown(mine, doubt, { until: deadline });
       return marked.kind === 'moved';
     },
@@ -90,7 +90,7 @@ export function finisher<W>(ports: EnginePorts<W>, fuse: Breaker): Pick<Engine<W
         return failedWith(operation, work, conclusion === 'release' ? 'failed_retryable' : 'handed_back');
       }
       case 'markUnknown': {
-        const doubt = { now, errorCode: codeOf(ending), due: dueOf(mine.pk, now) };
+        const doubt = { now, errorCode: codeOf(ending), due: dueOf(mine.pk, now, operation.policy) };
         const marked = await ledger.markUnknown(mine, doubt, call);
         return marked.kind === 'moved'
           ? failedWith(operation, work, 'unknown')

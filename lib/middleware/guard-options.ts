@@ -1,16 +1,22 @@
 import { InvalidArgument } from '../core/errors.ts';
 import type { Reply } from '../core/record.ts';
 import { readResult } from '../effects/json-result.ts';
-import { type OperationOptions, type OperationPolicy, operationPolicies } from '../effects/operations.ts';
+import {
+  OPERATION_OPTIONS,
+  type OperationOptions,
+  type OperationPolicy,
+  operationPolicies,
+} from '../effects/operations.ts';
 import { requireFunctions, requireKnown, requireLedger, requireOptions } from '../effects/option-checks.ts';
 import { kindOf } from '../http/kind.ts';
 import { type IdempotencyOptions, requireCache, requireNoEvent, requireQuota } from './options.ts';
 
-/** As in `idempotency()`, but for HTTP's own: no 202 to answer, no request to validate or to keep. */
-type SharedOptions = Omit<
-  OperationOptions,
-  'inFlight' | 'required' | 'validate' | 'retentionSeconds' | 'complete'
-> &
+/** HTTP's own, or told apart from it here: there is no request to validate or to keep, and retention goes by the result. */
+const HTTP_OPTIONS = ['required', 'validate', 'retentionSeconds', 'complete'] as const;
+type HttpOption = (typeof HTTP_OPTIONS)[number];
+
+/** As in `idempotency()`, but for HTTP's own, and there is no 202 to answer. */
+type SharedOptions = Omit<OperationOptions, 'inFlight' | HttpOption> &
   Pick<IdempotencyOptions, 'metrics' | 'log' | 'clock' | 'sleep' | 'newId' | 'cache' | 'quota'>;
 
 export interface GuardOptions<I, W> extends SharedOptions {
@@ -29,16 +35,9 @@ export interface GuardOptions<I, W> extends SharedOptions {
 
 export type RetentionOf<R> = { readonly retentionSeconds?: number | ((result: R) => number) };
 
-const POLICY_OPTIONS = [
-  'effects',
-  'resolver',
-  'onUnknown',
-  'dedupeWindowMs',
-  'inFlight',
-  'waitMs',
-  'afterExpiry',
-  'goneSeconds',
-] as const satisfies readonly (keyof GuardOptions<unknown, unknown>)[];
+const POLICY_OPTIONS = OPERATION_OPTIONS.filter(
+  (name): name is Exclude<typeof name, HttpOption> => !HTTP_OPTIONS.some((one) => one === name),
+);
 
 const GUARD_OPTIONS = [
   ...POLICY_OPTIONS,

@@ -1,6 +1,6 @@
 import type { Ending } from '../core/decide.ts';
 import { NoTimeLeft, StoreUnavailable } from '../core/errors.ts';
-import { expiryAfter, schedule } from '../core/policy.ts';
+import { expiryAfter, type Pauses } from '../core/policy.ts';
 import type {
   Accepted,
   Completed,
@@ -75,8 +75,8 @@ export function lastCall(
 }
 
 /** Before the first look of the reconciliation, which knows better when to come back. */
-export function dueOf(pk: string, now: EpochMs): Due {
-  return { shard: dueShard(pk), at: now + schedule.reconcileBaseMs };
+export function dueOf(pk: string, now: EpochMs, { reconcileBaseMs }: Pauses): Due {
+  return { shard: dueShard(pk), at: now + reconcileBaseMs };
 }
 
 /** Only a store that was asked can be said not to have answered. */
@@ -107,6 +107,7 @@ export async function giveBack<W>(
 ): Promise<Moved<InProgress | FailedRetryable>> {
   const now = clock();
   const call = lastCall(operation, now);
-  if (mine.effects === 'steps' && began) return ledger.handBack(mine, now, dueOf(mine.pk, now), call);
+  if (mine.effects === 'steps' && began)
+    return ledger.handBack(mine, now, dueOf(mine.pk, now, operation.policy), call);
   return ledger.release(mine, { now, errorCode, ...expiryAfter(operation.policy, now) }, call);
 }

@@ -1,5 +1,5 @@
 import { InvalidArgument } from '../core/errors.ts';
-import { schedule } from '../core/policy.ts';
+import { defaultPolicy, type Pauses, schedule } from '../core/policy.ts';
 import type { EpochMs, InProgress } from '../core/record.ts';
 import { inTime } from '../effects/in-time.ts';
 import { requireFunctions, requireKnown, requireLedger, requireOptions } from '../effects/option-checks.ts';
@@ -61,22 +61,24 @@ export function completer<W>(options: CompleterOptions<W>): (record: InProgress)
   if (!invoke)
     throw new InvalidArgument('completer() needs invoke, for example invoke: lambdaInvoker(new Lambda()).');
   const report = reporter(clock, options.metrics, options.log);
-  return completion({ ledger, invoke, clock, random, report });
+  const policyOf = () => ({ policy: defaultPolicy });
+  return completion({ ledger, invoke, clock, random, report, policyOf });
 }
 
 interface CompletionPorts<W> extends ParkPorts<W> {
   readonly ledger: Ledger<W>;
   readonly invoke: Invoker;
   readonly random: () => number;
+  readonly policyOf: (operation: string) => { readonly policy: Pauses };
 }
 
 export function completion<W>(ports: CompletionPorts<W>): (record: InProgress) => Promise<Completion> {
-  const { ledger, invoke, clock, random, report } = ports;
+  const { ledger, invoke, clock, random, report, policyOf } = ports;
 
   return async (record) => {
     const request = await ledger.request(record);
     if (!request) return 'no_request';
-    const due = retryPlace(record, clock(), random);
+    const due = retryPlace(record, clock(), policyOf(record.operation).policy, random);
     if (due.tries > schedule.reconcileTries) {
       return (await park(ports, record, 'completions_exhausted')) ? 'parked' : 'fenced';
     }

@@ -241,7 +241,8 @@ export function outboxDelivery<W>(ports: DeliveryPorts<W>) {
   ): Promise<Delivered> {
     if (record.status === 'completed') return putAside(record, errorCode, until);
     const now = clock();
-    const due = { shard: dueShard(record.pk), at: now + schedule.reconcileBaseMs };
+    const { reconcileBaseMs } = policyOf(record.operation).policy;
+    const due = { shard: dueShard(record.pk), at: now + reconcileBaseMs };
     const target = { to: 'unknown', now, errorCode, due, event } as const;
     const moved = await ledger.settleAccepted(record, target, lastCall(until));
     if (moved.kind === 'fenced') return 'nothing';
@@ -251,7 +252,7 @@ export function outboxDelivery<W>(ports: DeliveryPorts<W>) {
 
   /** Another try later, or none: then an operator sees it, with what went wrong. */
   async function reschedule(record: Undelivered, error: string, until: EpochMs): Promise<Delivered> {
-    const due = retryPlace(record, clock(), ports.random, error);
+    const due = retryPlace(record, clock(), policyOf(record.operation).policy, ports.random, error);
     if (due.tries >= schedule.outboxTries) return putAside(record, error, until, due.tries);
     const placed = await ledger.watch(record, due, lastCall(until));
     if (placed.kind === 'fenced') {

@@ -1,5 +1,6 @@
 import { schedule } from '../core/policy.ts';
 import type { EpochMs, Open } from '../core/record.ts';
+import type { OperationPolicy } from '../effects/operations.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Measured, Report } from '../observe/report.ts';
 import { parkedPlace, retryPlace } from './places.ts';
@@ -34,6 +35,7 @@ export async function park<W>(
 
 export interface PutOffPorts<W> extends ParkPorts<W> {
   readonly random: () => number;
+  readonly policyOf: (operation: string) => OperationPolicy;
 }
 
 /** What came to nothing is looked at again later; the last time, an operator sees it, with what went wrong. */
@@ -43,9 +45,9 @@ export async function putOff<W>(
   error: string,
   afterMs?: number,
 ): Promise<'rescheduled' | 'parked' | 'fenced'> {
-  const { ledger, clock, random, report } = ports;
+  const { ledger, clock, random, report, policyOf } = ports;
   const also = { 'reconcile.failed.count': 1 };
-  const due = retryPlace(record, clock(), random, error, afterMs);
+  const due = retryPlace(record, clock(), policyOf(record.operation).policy, random, error, afterMs);
   if (due.tries >= schedule.reconcileTries) {
     return (await park(ports, record, error, { tries: due.tries, also })) ? 'parked' : 'fenced';
   }

@@ -1,4 +1,4 @@
-import { backoffMs } from '../core/policy.ts';
+import { backoffMs, type Pauses } from '../core/policy.ts';
 import type { Due, EpochMs } from '../core/record.ts';
 import { dueShard } from '../ledger/schema.ts';
 
@@ -13,12 +13,13 @@ interface Placed {
 export function retryPlace(
   { pk, due }: Placed,
   now: EpochMs,
+  pauses: Pauses,
   random: () => number,
   error?: string,
   afterMs?: number,
 ): Due & { readonly tries: number } {
   const tries = (due?.tries ?? 0) + 1;
-  const at = now + Math.max(afterMs ?? 0, backoffMs(tries - 1, random));
+  const at = now + Math.max(afterMs ?? 0, backoffMs(pauses, tries - 1, random));
   return { shard: dueShard(pk), at, tries, ...(error !== undefined && { error }) };
 }
 

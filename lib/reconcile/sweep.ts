@@ -106,7 +106,7 @@ export function sweeper<W>(options: SweepOptions<W>): Sweep {
   const policyOf = reconciledPolicies('sweeper()', options, operations);
   const report = reporter(clock, options.metrics, options.log);
   const resolve = resolution({ ledger, policyOf, clock, random, newId, report });
-  const complete = invoke && completion({ ledger, invoke, clock, random, report });
+  const complete = invoke && completion({ ledger, invoke, clock, random, report, policyOf });
 
   return { handle, look };
 
@@ -199,7 +199,7 @@ export function sweeper<W>(options: SweepOptions<W>): Sweep {
     } catch (error) {
       // Silence of the store passes. Anything else would be the same in every run: it counts as a try.
       if (error instanceof StoreUnavailable || !isOpen(record)) throw error;
-      const put = await putOff({ ledger, clock, random, report }, record, nameOf(error));
+      const put = await putOff({ ledger, clock, random, report, policyOf }, record, nameOf(error));
       if (put === 'fenced') throw error; // It had its place before it failed, or somebody else has moved it.
       return put;
     }
@@ -232,7 +232,7 @@ export function sweeper<W>(options: SweepOptions<W>): Sweep {
       }
       case 'lapse': {
         const { doubt } = decision;
-        const due = { shard: dueShard(record.pk), at: now + schedule.reconcileBaseMs };
+        const due = { shard: dueShard(record.pk), at: now + policy.reconcileBaseMs };
         const why = { doubt, errorCode: doubt.kind, now, due, skewMs };
         const moved = await ledger.lapse(record, { to: 'unknown', ...why }, { until });
         if (moved.kind === 'fenced') return 'fenced';

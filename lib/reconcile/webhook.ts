@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { decideHint } from '../core/decide.ts';
-import { schedule } from '../core/policy.ts';
+import { defaultPolicy, schedule } from '../core/policy.ts';
 import type { EpochMs, InProgress, LedgerRecord, Reply, Unknown } from '../core/record.ts';
 import { reconciledPolicies } from '../effects/operations.ts';
 import { remainingMs } from '../effects/remaining.ts';
@@ -31,7 +31,7 @@ const UNKNOWN_REMAINING_MS = 29_000;
 const TEXT_MAX_LENGTH = 500;
 
 /** How long the provider is asked to wait: until a running attempt has most likely ended, or a first look has been taken. */
-const RETRY_MS = schedule.reconcileBaseMs;
+const RETRY_MS = defaultPolicy.reconcileBaseMs;
 
 /** What becomes of a delivery: why it is to come again, or nothing. */
 type Handled = { readonly kind: 'done' } | { readonly kind: 'again'; readonly afterMs: number };

@@ -476,7 +476,7 @@ describe('failures', () => {
     pass(PAST_THE_LEASE_MS);
     expect(await sweep()).toBe('unknown');
     expect(codeOf(await call(post({ key })))).toBe('outcome_unknown');
-    pass(schedule.reconcileBaseMs);
+    pass(defaultPolicy.reconcileBaseMs);
     expect(await sweep()).toBe('settled');
     expect(await call(post({ key }))).toMatchObject({ statusCode: 201, body: '"ch_1"' });
     expect(charges.size).toBe(1);

@@ -40,7 +40,7 @@ describe('a charge by Stripe', () => {
     const late = { key: 'key-1', signal: AbortSignal.abort() };
     await expect(providerOf(stripe).charge(ORDER, PURPOSE, late)).rejects.toThrow(NotExecuted);
     const apiKey = remembered(() => Promise.reject(new Error('no secret')));
-    const keyless = stripeProvider({ apiKey, baseUrl: stripe.url });
+    const keyless = stripeProvider({ apiKey, baseUrl: stripe.url, timeoutMs: 20_000 });
     await expect(keyless.charge(ORDER, PURPOSE, call())).rejects.toThrow(NotExecuted);
     expect(stripe.requests).toEqual([]);
   });
@@ -90,7 +90,7 @@ describe('a charge by Stripe', () => {
   it('is tried with a key that was read anew after Stripe refused the old one', async () => {
     let readings = 0;
     const apiKey = remembered(async () => `sk_test_${++readings}`);
-    const provider = stripeProvider({ apiKey, baseUrl: stripe.url });
+    const provider = stripeProvider({ apiKey, baseUrl: stripe.url, timeoutMs: 20_000 });
     stripe.mishaps.push('unauthorized');
     await expect(provider.charge(ORDER, PURPOSE, call())).rejects.toThrow(NotExecuted);
     await provider.charge(ORDER, PURPOSE, call());
@@ -127,6 +127,8 @@ describe('a charge by Stripe', () => {
 
   it('is refused an address that is none, at the start', () => {
     const apiKey = remembered(async () => 'sk_test_123');
-    expect(() => stripeProvider({ apiKey, baseUrl: 'localhost:12111' })).toThrow('STRIPE_BASE_URL');
+    expect(() => stripeProvider({ apiKey, baseUrl: 'localhost:12111', timeoutMs: 20_000 })).toThrow(
+      'STRIPE_BASE_URL',
+    );
   });
 });

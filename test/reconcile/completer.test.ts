@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import middy from '@middy/core';
 import type { Context } from 'aws-lambda';
 import { describe, expect, it } from 'vitest';
-import { schedule } from '../../lib/core/policy.ts';
+import { defaultPolicy, schedule } from '../../lib/core/policy.ts';
 import type { InProgress, LedgerRecord } from '../../lib/core/record.ts';
 import { jwtClaim } from '../../lib/http/tenant.ts';
 import type { Ledger } from '../../lib/ledger/ledger.ts';
@@ -201,7 +201,7 @@ describe('an operation that was abandoned after a step', () => {
     }
     expect(stage.invoked).toHaveLength(schedule.reconcileTries);
     for (const [tries, pauseMs] of pauses.entries()) {
-      const longestMs = Math.min(schedule.reconcileCapMs, schedule.reconcileBaseMs * 2 ** tries);
+      const longestMs = Math.min(defaultPolicy.reconcileCapMs, defaultPolicy.reconcileBaseMs * 2 ** tries);
       expect(pauseMs).toBeGreaterThanOrEqual(longestMs / 2);
       expect(pauseMs).toBeLessThanOrEqual(longestMs);
     }

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { StoreUnavailable } from '../../lib/core/errors.ts';
-import { schedule } from '../../lib/core/policy.ts';
+import { defaultPolicy, schedule } from '../../lib/core/policy.ts';
 import type { InProgress } from '../../lib/core/record.ts';
 import { executed, type UnknownOperation, undetermined, type Verdict } from '../../lib/effects/resolver.ts';
 import type { Ledger } from '../../lib/ledger/ledger.ts';
@@ -198,7 +198,7 @@ describe('a resolver that never answers', () => {
     expect(stage.time.now - START).toBe(schedule.askMs);
     expect(await stage.ledger.read(pk)).toMatchObject({
       status: 'unknown',
-      due: { tries: 1, error: 'NoAnswer', at: stage.time.now + schedule.reconcileBaseMs },
+      due: { tries: 1, error: 'NoAnswer', at: stage.time.now + defaultPolicy.reconcileBaseMs },
     });
   });
 

@@ -4,7 +4,7 @@ import httpCors from '@middy/http-cors';
 import { describe, expect, it } from 'vitest';
 import { InvalidArgument } from '../../lib/core/errors.ts';
 import { limits } from '../../lib/core/limits.ts';
-import { schedule } from '../../lib/core/policy.ts';
+import { defaultPolicy } from '../../lib/core/policy.ts';
 import type { Completed } from '../../lib/core/record.ts';
 import { executed, notExecuted, undetermined } from '../../lib/effects/resolver.ts';
 import { UnsupportedEvent } from '../../lib/http/errors.ts';
@@ -92,6 +92,21 @@ for (const [name, ledgerOf] of Object.entries(bothLedgers(table))) {
       expect(await ledger.read(record.pk)).toEqual(record);
       expect(counted()).toEqual({});
       clock.now = settlesAt;
+      expect((await send(event)).statusCode).toBe(200);
+      expect(await ledger.read(record.pk)).toMatchObject({ status: 'failed_retryable' });
+    });
+
+    it('believes it as soon as the operation says that its requests have landed', async () => {
+      const clock = at(START + LEASE_MS + SKEW_MS + 5_000 - 1);
+      const { fetch } = providerOf(() => notExecuted());
+      const record = await unknownRecord(ledger);
+      const event = aboutRecord(record);
+      const { send } = endpoint(ledger, clock, {
+        fetch,
+        operations: { [record.operation]: { effects: record.effects, onUnknown: 'park', settlingMs: 5_000 } },
+      });
+      expect((await send(event)).statusCode).toBe(503);
+      clock.now += 1;
       expect((await send(event)).statusCode).toBe(200);
       expect(await ledger.read(record.pk)).toMatchObject({ status: 'failed_retryable' });
     });
@@ -319,7 +334,7 @@ describe('an endpoint', () => {
     });
     const answer = await send(eventOf());
     expect([answer.statusCode, codeOf(answer)]).toEqual([503, 'signature_unchecked']);
-    expect(answer.headers['Retry-After']).toBe(String(schedule.reconcileBaseMs / 1_000));
+    expect(answer.headers['Retry-After']).toBe(String(defaultPolicy.reconcileBaseMs / 1_000));
     expect(logged).toMatchObject([{ level: 'error', decision: 'webhook_unchecked', reason: 'TypeError' }]);
     expect(counted()).toEqual({ 'reconcile.failed.count': 1 });
     expect(JSON.stringify([answer, logged])).not.toContain('hidden');
