@@ -1,0 +1,87 @@
+import { randomBytes } from 'node:crypto';
+import { InvalidArgument } from '../core/errors.ts';
+import type { CloudModel, FunctionModel } from './model.ts';
+
+/*
+ * What stands outside of the stacks and is told to them at their deployment: who signs the tokens, where the provider is, and
+ * what is in the secrets. On AWS a person does this; here it is made up for each run.
+ */
+
+/** Only a name: the authorizer knows the keys of whoever has it. */
+const ISSUER = 'https://issuer.oncekey.local';
+const AUDIENCE = 'oncekey-local';
+
+/** Stands in the template for the simulator, whose port is known only once it runs. */
+const PROVIDER_ADDRESS = 'http://provider.oncekey.local';
+
+/** As `cdk synth -c name=value` takes it. Any tenant has its tokens from one issuer, so none has to be deployed first. */
+export const referenceContext = {
+  issuer: ISSUER,
+  audience: AUDIENCE,
+  stripeBaseUrl: PROVIDER_ADDRESS,
+} as const;
+
+export interface ReferenceSecrets {
+  readonly apiKey: string;
+  readonly webhookSecret: string;
+}
+
+/** Of the kind that the provider makes: whoever finds one in a log sees that it is worth nothing. */
+export function newSecrets(): ReferenceSecrets {
+  const random = () => randomBytes(18).toString('base64url').replace(/[-_]/g, 'x');
+  return { apiKey: `sk_test_local${random()}`, webhookSecret: `whsec_local${random()}` };
+}
+
+/** By ARN, what each secret holds. One that nobody here knows gets a text of its own, as CloudFormation would make it. */
+export function secretValues(
+  model: CloudModel,
+  { apiKey, webhookSecret }: ReferenceSecrets,
+): ReadonlyMap<string, string> {
+  const known: Readonly<Record<string, string>> = { StripeKey: apiKey, StripeWebhookSecret: webhookSecret };
+  return new Map(
+    model.secrets.map(({ arn, path }) => {
+      const name = path.split('/').at(-1) ?? '';
+      return [arn, known[name] ?? randomBytes(24).toString('base64url')] as const;
+    }),
+  );
+}
+
+/** With the address that the provider really has. */
+export function withProvider(model: CloudModel, url: string): CloudModel {
+  const functions = model.functions.map((fn): FunctionModel => {
+    const variables = Object.entries(fn.environment);
+    const environment = variables.map(
+      ([name, value]) => [name, value === PROVIDER_ADDRESS ? url : value] as const,
+    );
+    return { ...fn, environment: Object.fromEntries(environment) };
+  });
+  return { ...model, functions };
+}
+
+/** Where the provider sends its events: the route of the function that can verify them. */
+export function webhookPath({ apis, functions }: CloudModel): string | undefined {
+  const verifies = new Set(
+    functions.filter(({ environment }) => 'STRIPE_WEBHOOK_SECRET' in environment).map(({ name }) => name),
+  );
+  const route = apis.flatMap(({ routes }) => routes).find(({ functionName }) => verifies.has(functionName));
+  return route?.routeKey.replace(/^\S+ /, '');
+}
+
+/** Of all that keep a ledger, by what they are told. */
+export function ledgerTables({ functions }: CloudModel): readonly string[] {
+  return [...new Set(functions.flatMap(({ environment }) => environment['LEDGER_TABLE'] ?? []))];
+}
+
+export type TokenOf = (tenant: string) => Promise<string>;
+
+/** Whom a token for this tenant would name, and to whom it is shown. */
+export function tokenWanted(model: CloudModel, tenant: string) {
+  const pool = model.pools[0];
+  if (!pool) return { kind: 'subject', subject: tenant, audience: AUDIENCE } as const;
+  const client = pool.clients.find(({ name }) => name === tenant);
+  if (client) return { kind: 'client', clientId: client.id } as const;
+  const names = pool.clients.map(({ name }) => name).join(', ');
+  throw new InvalidArgument(`The user pool has no client for the tenant ${tenant}; it has ${names}.`);
+}
+
+export { ISSUER as localIssuerName };
