@@ -57,8 +57,8 @@ export async function listen(options: ListenOptions): Promise<Listening> {
   return { port: chosen, url: `http://${HOST}:${chosen}`, close: () => (closing ??= close()) };
 
   async function close(): Promise<void> {
+    // Takes no more, and ends the connections on which nothing is asked.
     const closed = new Promise<void>((resolve) => server.close(() => resolve()));
-    server.closeIdleConnections();
     if (inFlight.size > 0) await idle();
     server.closeAllConnections();
     await closed;
@@ -77,9 +77,13 @@ export async function listen(options: ListenOptions): Promise<Listening> {
 
 function bound(server: Server, port: number): Promise<void> {
   return new Promise((resolve, reject) => {
-    server.once('error', (error: NodeJS.ErrnoException) => {
+    const refuse = (error: NodeJS.ErrnoException) => {
       reject(error.code === 'EADDRINUSE' ? new PortTaken(port) : error);
+    };
+    server.once('error', refuse);
+    server.listen(port, HOST, () => {
+      server.off('error', refuse);
+      resolve();
     });
-    server.listen(port, HOST, resolve);
   });
 }

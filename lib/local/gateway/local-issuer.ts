@@ -145,13 +145,12 @@ async function textIn(path: string): Promise<string | undefined> {
   }
 }
 
-function keyIn(text: string, path: string): JWK {
+async function keyIn(text: string, path: string): Promise<JWK> {
   try {
     const key = JSON.parse(text) as JWK;
-    publicHalf(key);
-    if (typeof key.d === 'string') return key;
+    if (key.kty === 'RSA' && typeof key.d === 'string' && (await importJWK(key, ALG))) return key;
   } catch {
-    // As below: whatever is in there is secret, or is not ours.
+    // As below. The reason may quote what is in there, and that may be a key.
   }
   throw new InvalidArgument(
     `${path} holds no private RSA key, as a JSON Web Key. Delete the file, and a new key is made; tokens of the old one are then refused.`,

@@ -17,7 +17,7 @@ export function requestedPath(target: string): RequestedPath | undefined {
   const [sent = '', rawQueryString = ''] = parted(target.replace(AUTHORITY, ''));
   try {
     const [path = ''] = parted(decodedOnce(sent));
-    const rawPath = decodedOnce(path);
+    const rawPath = decodedOnce(path) || '/';
     return { segments: path.replace(/^\//, '').split('/'), rawPath, rawQueryString };
   } catch (error) {
     if (error instanceof URIError) return undefined;

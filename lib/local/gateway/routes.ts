@@ -78,13 +78,12 @@ function isGreedy({ segments }: Template): boolean {
   return segments.at(-1)?.kind === 'greedy';
 }
 
-/** Longer ones last: of two greedy routes that are equal so far, none is left. */
 function byKind(a: readonly Segment[], b: readonly Segment[]): number {
   for (const [index, { kind }] of a.entries()) {
     const other = b[index];
     if (other && kind !== other.kind) return RANK[kind] - RANK[other.kind];
   }
-  return b.length - a.length;
+  return 0;
 }
 
 /** A variable stands for something: `/payments/` has no id, and is another path than `/payments`. */

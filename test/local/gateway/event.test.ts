@@ -288,12 +288,12 @@ describe('the query of an event', () => {
     expect(event.queryStringParameters).toEqual(parameters);
   });
 
-  it('is found behind a target with an authority, as a proxy sends it', async () => {
-    const api = await gateway({ routes: ['GET /payments/{id}'] });
-    await sendText(
-      api.port,
-      'GET http://elsewhere.test:80/payments/1?x=1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n',
-    );
-    expect(api.events[0]).toMatchObject({ rawPath: '/payments/1', rawQueryString: 'x=1' });
+  it.each([
+    ['http://elsewhere.test:80/payments/1?x=1', '/payments/1'],
+    ['HTTPS://elsewhere.test?x=1', '/'],
+  ])('is found behind a target with an authority, as a proxy sends it: %s', async (target, rawPath) => {
+    const api = await gateway();
+    await sendText(api.port, `GET ${target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`);
+    expect(api.events[0]).toMatchObject({ rawPath, rawQueryString: 'x=1' });
   });
 });

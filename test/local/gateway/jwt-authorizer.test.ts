@@ -139,6 +139,11 @@ describe('a token that is refused', () => {
       { ...good, aud: 'x', client_id: 'payments' },
       'the token does not have a valid audience',
     ],
+    [
+      'of the client, for an audience that is null',
+      { ...good, aud: null, client_id: 'payments' },
+      'the token does not have a valid audience',
+    ],
     ['that has expired', { ...good, exp: SECONDS - 1 }, 'the token has expired'],
     ['that expires now', { ...good, exp: SECONDS }, 'the token has expired'],
     ['that never expires', { ...good, exp: undefined }, 'the token has expired'],

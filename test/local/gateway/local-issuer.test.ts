@@ -112,17 +112,21 @@ describe('the key of a local issuer', () => {
     expect(a.keys).not.toEqual(b.keys);
   });
 
-  it.each(['', '{', '{}', '{"kty":"RSA","n":"AQAB","e":"AQAB"}'])(
-    'is not replaced by a new one where the file holds something else: %j',
-    async (content) => {
-      const folder = newFolder();
-      await localIssuer({ issuer: ISSUER, folder });
-      const path = join(folder, String((await readdir(folder))[0]));
-      await writeFile(path, content);
-      const begin = localIssuer({ issuer: ISSUER, folder });
-      await expect(begin).rejects.toThrow(InvalidArgument);
-      await expect(begin).rejects.toThrow(`${path} holds no private RSA key`);
-      expect(await readFile(path, 'utf8')).toBe(content);
-    },
-  );
+  it.each([
+    '',
+    '{',
+    '{}',
+    '{"kty":"RSA","n":"AQAB","e":"AQAB"}',
+    '{"kty":"RSA","n":"AQAB","e":"AQAB","d":"AQAB"}',
+    '{"kty":"oct","k":"AQAB","d":"AQAB"}',
+  ])('is not replaced by a new one where the file holds something else: %j', async (content) => {
+    const folder = newFolder();
+    await localIssuer({ issuer: ISSUER, folder });
+    const path = join(folder, String((await readdir(folder))[0]));
+    await writeFile(path, content);
+    const begin = localIssuer({ issuer: ISSUER, folder });
+    await expect(begin).rejects.toThrow(InvalidArgument);
+    await expect(begin).rejects.toThrow(`${path} holds no private RSA key`);
+    expect(await readFile(path, 'utf8')).toBe(content);
+  });
 });
