@@ -19,7 +19,7 @@ export interface Identity {
   readonly attributes: Readonly<Record<string, Told>>;
 }
 
-export function arnOf(service: string, resource: string): string {
+function arnOf(service: string, resource: string): string {
   return `arn:aws:${service}:${LOCAL_REGION}:${LOCAL_ACCOUNT}:${resource}`;
 }
 

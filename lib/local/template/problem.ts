@@ -44,7 +44,7 @@ export class CannotRunHere extends OncekeyError {
   constructor(problems: readonly string[]) {
     const lines = problems.map((problem) => `  - ${problem}`).join('\n');
     super(
-      `The local cloud cannot run this app, because not all of it would behave as it does on AWS:\n${lines}\nLeave these out of the app when it runs here, for instance by a context value that the app looks at.`,
+      `The local cloud cannot run this app as AWS would:\n${lines}\nRepair these, or leave them out of the app when it runs here, for instance by a context value that the app looks at.`,
     );
     this.problems = problems;
   }

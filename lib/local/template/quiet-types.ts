@@ -39,6 +39,10 @@ export const QUIET_TYPES: ReadonlySet<string> = new Set([
   'AWS::CodeDeploy::Application',
   'AWS::CodeDeploy::DeploymentConfig',
   'AWS::CodeDeploy::DeploymentGroup',
+  // What CDK does itself while something is deployed or deleted.
+  'Custom::LogRetention',
+  'Custom::S3AutoDeleteObjects',
+  'Custom::VpcRestrictDefaultSG',
   // What only groups schedules.
   'AWS::Scheduler::ScheduleGroup',
   // Networks: a function here reaches what this machine reaches.

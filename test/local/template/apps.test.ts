@@ -250,7 +250,7 @@ describe('the reference app', () => {
       },
     });
     expect(() => modelOfApp(app)).toThrow(
-      /^The local cloud cannot run this app.*:\n {2}- OncekeyService, Clicks \(OncekeyService\/Clicks\): the local cloud cannot run AWS::Kinesis::Stream\.\n {2}- OncekeyService, Refunds \(OncekeyService\/Refunds\): the local cloud cannot run AWS::StepFunctions::StateMachine\.\nLeave these out/,
+      /^The local cloud cannot run this app as AWS would:\n {2}- OncekeyService, Clicks \(OncekeyService\/Clicks\): the local cloud cannot run AWS::Kinesis::Stream\.\n {2}- OncekeyService, Refunds \(OncekeyService\/Refunds\): the local cloud cannot run AWS::StepFunctions::StateMachine\.\nRepair these, or leave/,
     );
   });
 });

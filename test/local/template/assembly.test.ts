@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
-import { readAssembly } from '../../../lib/local/template/assembly.ts';
+import { AssemblyUnusable, readAssembly } from '../../../lib/local/template/assembly.ts';
 
 const folders: string[] = [];
 afterEach(() => {
@@ -159,6 +159,8 @@ describe('what is no assembly, or is not complete, is told with what to do', () 
       /would not be deployed either.*\n {2}- \/Shop\/Pay: no!$/,
     ],
   ])('%s', (_, files, why) => {
-    expect(() => readAssembly(folderOf(files))).toThrow(why);
+    const folder = folderOf(files);
+    expect(() => readAssembly(folder)).toThrow(AssemblyUnusable);
+    expect(() => readAssembly(folder)).toThrow(why);
   });
 });

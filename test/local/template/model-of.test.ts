@@ -26,6 +26,7 @@ describe('an app', () => {
       Role: resource('IAM::Role', { AssumeRolePolicyDocument: { Fn: 'x' } }),
       Alarm: resource('CloudWatch::Alarm', { AlarmActions: [{ 'Fn::Cidr': [] }] }),
       Topic: resource('SNS::Topic', {}),
+      Emptied: { Type: 'Custom::S3AutoDeleteObjects', Properties: { BucketName: 'x' } },
       Mail: resource('SNS::Subscription', { Protocol: 'email', Endpoint: 'night@example.com' }),
     });
     expect(Object.values(model).flat()).toEqual([]);
