@@ -9,7 +9,7 @@ import { StoreNotStarted } from './errors.ts';
  * anybody, because only that process would ever write it.
  */
 
-const CLAIM = /^in-use-by-(\d+)$/;
+const CLAIM = /^in-use-by-([1-9]\d*)$/;
 
 const claimPath = (folder: string, pid: number) => join(folder, `in-use-by-${pid}`);
 
@@ -25,8 +25,9 @@ export function releaseFolder(folder: string, pid: number): void {
 
 /** The pid of another process that uses the folder. What those that are gone left is removed. */
 export function otherClaim(folder: string, own: number): number | undefined {
-  const pids = readdirSync(folder).flatMap((name) => Number(CLAIM.exec(name)?.[1] ?? []));
-  for (const pid of pids.filter((pid) => pid !== own)) {
+  for (const name of readdirSync(folder)) {
+    const pid = Number(CLAIM.exec(name)?.[1] ?? own);
+    if (pid === own) continue;
     if (isAlive(pid)) return pid;
     releaseFolder(folder, pid);
   }
