@@ -16,7 +16,7 @@ const { values } = parseArgs({
 const episodes = Math.ceil(positive('steps') / EPISODE_STEPS);
 const first = positive('from');
 
-const { endpoint, end } = await startDynamoDb();
+const { endpoint, close } = await startDynamoDb();
 const client = localLedgerClient(endpoint);
 const tableName = `differential-${randomUUID()}`;
 await client.send(new CreateTableCommand(createTableInput(tableName)));
@@ -30,11 +30,11 @@ const fault = await runEpisodes({ tableName, client }, seeds, tally, () => {
 });
 if (fault) {
   say(`\n${fault}\nRun it again: npm run differential -- --from <its seed> --steps ${EPISODE_STEPS}\n`);
-  end();
+  await close();
   process.exit(1);
 }
 say(`\nAll agree; to go on from here: --from ${first + episodes}`);
-end();
+await close();
 
 const unseen = movesNotSeen(tally);
 say(`\n${[...tally].map(([name, count]) => `${String(count).padStart(7)}  ${name}`).join('\n')}\n`);

@@ -12,6 +12,7 @@ import type { InProgress } from '../../lib/core/record.ts';
 import { dynamoDbLedger } from '../../lib/ledger/dynamodb.ts';
 import type { Ledger, Taken, Until } from '../../lib/ledger/ledger.ts';
 import { ledgerClient, type TransactWrite } from '../../lib/ledger/table.ts';
+import { localClientConfig } from '../../lib/local/store/client.ts';
 import {
   acceptedBy,
   attemptAt,
@@ -46,7 +47,6 @@ import {
   type WireItem,
   wireOf,
 } from '../support/faults.ts';
-import { localClientConfig } from '../support/local-client.ts';
 import { seededRandom } from '../support/random.ts';
 import { useTable } from '../support/table.ts';
 

@@ -19,9 +19,9 @@ import {
   type TestContext,
   vi,
 } from 'vitest';
+import { localClientConfig } from '../../lib/local/store/client.ts';
 import { counter as counted, slow as stopped } from '../middleware/work.ts';
 import { always, neverArrived, only, responseLost, times, wireOf } from '../support/faults.ts';
-import { localClientConfig } from '../support/local-client.ts';
 
 /*
  * The scenarios of `held.test.ts` against the published @aws-lambda-powertools/idempotency: why the lines are on the
