@@ -1,0 +1,46 @@
+/** What happens later. A test lets it happen when it likes. */
+export interface Timers {
+  /** Calls back once, after so long. What it returns calls that off. */
+  after(ms: number, then: () => void): () => void;
+}
+
+export const systemTimers: Timers = {
+  after(ms, then) {
+    const timer = setTimeout(then, ms);
+    return () => clearTimeout(timer);
+  },
+};
+
+export interface Pauses {
+  /** Whether the time passed; not if it was called off before, or is over for good. */
+  pause(ms: number, signal?: AbortSignal): Promise<boolean>;
+  /** Ends all pauses, also those to come. */
+  close(): void;
+}
+
+export function pauses(timers: Timers): Pauses {
+  const waiting = new Set<() => void>();
+  let closed = false;
+  return {
+    pause(ms, signal) {
+      if (closed || signal?.aborted) return Promise.resolve(false);
+      if (ms <= 0) return Promise.resolve(true);
+      return new Promise((resolve) => {
+        function end(passed: boolean): void {
+          callOff();
+          waiting.delete(stop);
+          signal?.removeEventListener('abort', stop);
+          resolve(passed);
+        }
+        const stop = () => end(false);
+        const callOff = timers.after(ms, () => end(true));
+        waiting.add(stop);
+        signal?.addEventListener('abort', stop);
+      });
+    },
+    close() {
+      closed = true;
+      for (const stop of [...waiting]) stop();
+    },
+  };
+}
