@@ -132,8 +132,8 @@ describe('an environment that dies while it is idle', () => {
 
   it('was one of several: the request goes to one that lives', async () => {
     const count = 3;
-    const { pool, folder } = stage({ f: MEETING, place: '' });
-    const meet = () => pool.invoke('f', JSON.stringify({ folder: `${folder}/place`, count: count + 1 }));
+    const { pool, folder } = stage({ f: MEETING });
+    const meet = () => pool.invoke('f', JSON.stringify({ folder, count }));
     const pids = (await Promise.all(Array.from({ length: count }, meet))).map(returned);
     for (const pid of pids.slice(1)) process.kill(Number(pid), 'SIGKILL');
     const answers = await Promise.all(Array.from({ length: count }, () => pool.invoke('f', '{}')));

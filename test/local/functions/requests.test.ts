@@ -20,11 +20,9 @@ it('runs one request at a time in an environment', async () => {
 });
 
 it('runs parallel requests in environments of their own, and then the one that was used last', async () => {
-  const { call, pool, folder, reports } = stage({ f: MEETING, place: '' });
+  const { call, pool, folder, reports } = stage({ f: MEETING });
   const count = 3;
-  const pids = await Promise.all(
-    Array.from({ length: count }, () => call({ folder: `${folder}/place`, count: count + 1 })),
-  );
+  const pids = await Promise.all(Array.from({ length: count }, () => call({ folder, count })));
   expect(new Set(pids).size).toBe(count);
   expect([...pool.pids('f')].sort()).toEqual([...pids].sort());
 

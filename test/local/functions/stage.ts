@@ -18,7 +18,7 @@ export const MEETING = `
     if (!folder) return resolve(process.pid);
     writeFileSync(folder + '/' + process.pid, '');
     const look = setInterval(() => {
-      if (readdirSync(folder).length < count) return;
+      if (readdirSync(folder).filter(Number).length < count) return;
       clearInterval(look);
       resolve(process.pid);
     }, 5);
@@ -93,16 +93,21 @@ function written(folder: string, name: string, model: string | Model): FunctionM
   const codeDir = join(folder, name);
   mkdirSync(codeDir);
   writeFileSync(join(codeDir, file), code);
+  return modelOf({ name, codeDir, ...rest });
+}
+
+export function modelOf(given: Partial<FunctionModel>): FunctionModel {
+  const { name = 'f' } = given;
   return {
     name,
     arn: `arn:aws:lambda:us-east-1:000000000000:function:${name}`,
-    codeDir,
+    codeDir: '/',
     handler: 'index.handler',
     timeoutMs: TIMEOUT_MS,
     memoryMb: 512,
     environment: {},
     later: { retries: 2, maxAgeSeconds: 21_600 },
-    ...rest,
+    ...given,
   };
 }
 
