@@ -12,7 +12,7 @@ const mayImport = {
   reconcile: ['core', 'ledger', 'http', 'observe', 'effects'],
   testing: ['core', 'ledger'],
   client: ['core'],
-  cli: ['core', 'ledger', 'http', 'observe', 'effects', 'reconcile', 'infra'],
+  cli: ['core', 'ledger', 'http', 'observe', 'effects', 'reconcile', 'infra', 'local'],
   local: ['core', 'ledger'],
   // The table by its schema, metrics by their names: an alarm on one that does not exist does not compile.
   infra: ['core', 'ledger/schema', 'observe/metrics'],

@@ -1,8 +1,69 @@
-import { mkdirSync } from 'node:fs';
-import { resolve } from 'node:path';
-import { startCloud } from '../local/cloud.ts';
+import { once } from 'node:events';
+import { type Cloud, startCloud } from '../local/cloud.ts';
 import { Ended } from '../local/opened.ts';
 import { jsonReporter, terminalReporter } from '../local/output/terminal.ts';
 import { tryThis } from '../local/output/try-this.ts';
 import { LOCAL_USAGE, localSettings } from '../local/settings.ts';
 import type { Command } from './command.ts';
+
+/** Ctrl-C, `kill`, and a terminal that was closed. */
+const ENDINGS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+
+/** As a shell calls a program that was ended by Ctrl-C. */
+const INTERRUPTED = 130;
+
+export const local: Command = {
+  usage: LOCAL_USAGE,
+  about:
+    'Runs the stacks of the app in this folder on this machine. PORT chooses the port, 3000 by default; --data keeps everything over a restart, --fast makes a second of every minute, --json writes for machines.',
+  async run(words, { out }) {
+    const settings = localSettings(words, process.env);
+    const report = settings.json ? jsonReporter(out) : terminalReporter({ write: out, colour: isColoured() });
+    const say = (message: string, fields?: Readonly<Record<string, unknown>>) =>
+      report({
+        at: Date.now(),
+        source: 'local',
+        level: 'info',
+        kind: 'platform',
+        message,
+        ...(fields && { fields }),
+      });
+    const { signal, forget } = endingSignal();
+    let cloud: Cloud | undefined;
+    try {
+      const startedAt = Date.now();
+      const ports = { folder: process.cwd(), environment: process.env, report, progress: say, signal };
+      cloud = await startCloud({ settings, ...ports });
+      say('Ready', { url: cloud.url, seconds: (Date.now() - startedAt) / 1_000 });
+      if (!settings.json) out(tryThis(cloud.url));
+      if (!signal.aborted) await once(signal, 'abort');
+      say('Ending');
+    } catch (error) {
+      if (!(error instanceof Ended)) throw error;
+    } finally {
+      await cloud?.close();
+      forget();
+    }
+  },
+};
+
+/** Colours are for terminals, and for nobody who has said that they want none: https://no-color.org */
+function isColoured(): boolean {
+  return process.stdout.isTTY === true && !process.env['NO_COLOR'];
+}
+
+/** The first signal ends it in order, so that no child is left; whoever cannot wait for that sends another one. */
+function endingSignal(): { readonly signal: AbortSignal; readonly forget: () => void } {
+  const ending = new AbortController();
+  const end = () => {
+    if (ending.signal.aborted) process.exit(INTERRUPTED);
+    ending.abort();
+  };
+  for (const name of ENDINGS) process.on(name, end);
+  return {
+    signal: ending.signal,
+    forget() {
+      for (const name of ENDINGS) process.off(name, end);
+    },
+  };
+}

@@ -1,8 +1,9 @@
 import { InvalidArgument } from '../core/errors.ts';
 import type { Command, Streams } from './command.ts';
+import { local } from './local.ts';
 import { template } from './template.ts';
 
-const commands: Readonly<Record<string, Command>> = { template };
+const commands: Readonly<Record<string, Command>> = { local, template };
 
 /** 0: done. 1: it failed. 2: the words are off. */
 export async function run(words: readonly string[], streams: Streams): Promise<0 | 1 | 2> {

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { InvalidArgument } from '../core/errors.ts';
+import type { LocalIssuer } from './gateway/local-issuer.ts';
 import type { CloudModel, FunctionModel } from './model.ts';
 
 /*
@@ -72,16 +73,21 @@ export function ledgerTables({ functions }: CloudModel): readonly string[] {
   return [...new Set(functions.flatMap(({ environment }) => environment['LEDGER_TABLE'] ?? []))];
 }
 
-export type TokenOf = (tenant: string) => Promise<string>;
+/** Whose tokens the API takes. */
+export function issuerName({ apis }: CloudModel): string {
+  const authorizers = apis.flatMap(({ routes }) => routes.flatMap(({ authorizer }) => authorizer ?? []));
+  return authorizers[0]?.issuer ?? ISSUER;
+}
 
-/** Whom a token for this tenant would name, and to whom it is shown. */
-export function tokenWanted(model: CloudModel, tenant: string) {
+/** As long as somebody tries it out: a token that ends in the middle of it explains nothing. */
+const TOKEN_SECONDS = 12 * 3_600;
+
+/** As the API's authorizer wants to see it. Of a user pool only its own clients can have one. */
+export function tokenFor(model: CloudModel, issuer: LocalIssuer, tenant: string): Promise<string> {
   const pool = model.pools[0];
-  if (!pool) return { kind: 'subject', subject: tenant, audience: AUDIENCE } as const;
+  if (!pool) return issuer.token({ subject: tenant, audience: AUDIENCE, ttlSeconds: TOKEN_SECONDS });
   const client = pool.clients.find(({ name }) => name === tenant);
-  if (client) return { kind: 'client', clientId: client.id } as const;
+  if (client) return issuer.poolToken({ clientId: client.id, ttlSeconds: TOKEN_SECONDS });
   const names = pool.clients.map(({ name }) => name).join(', ');
   throw new InvalidArgument(`The user pool has no client for the tenant ${tenant}; it has ${names}.`);
 }
-
-export { ISSUER as localIssuerName };

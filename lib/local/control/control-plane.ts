@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { InvalidFault } from '../faults.ts';
-import { FunctionUnknown } from '../functions/function-unknown.ts';
+import { InvalidArgument } from '../../core/errors.ts';
+import { FunctionUnknown } from '../functions/errors.ts';
 import { forbiddenBecause } from './loopback.ts';
 
 /** What the control plane shows and moves. */
@@ -16,8 +16,8 @@ export interface ControlPorts {
 }
 
 interface Faults {
-  /** Throws `InvalidFault`. */
-  set(value: unknown): object;
+  /** Throws `InvalidFault`, and leaves all as it was. */
+  set(value: unknown): unknown;
   get(): object;
 }
 
@@ -121,7 +121,13 @@ const PATHS = [
 const ok = (body: unknown): Answer => ({ status: 200, body });
 
 function faults(of: Faults): Methods {
-  return { GET: () => ok(of.get()), PUT: (_, body) => ok(of.set(body)) };
+  return {
+    GET: () => ok(of.get()),
+    PUT(_, body) {
+      of.set(body);
+      return ok(of.get());
+    },
+  };
 }
 
 function tenantIn(body: unknown): string {
@@ -169,6 +175,6 @@ function refusal(error: unknown): Answer {
 
 function statusOf(error: unknown): number {
   if (error instanceof Refused) return error.status;
-  if (error instanceof InvalidFault || error instanceof URIError) return 400;
+  if (error instanceof InvalidArgument || error instanceof URIError) return 400;
   return error instanceof FunctionUnknown ? 404 : 500;
 }

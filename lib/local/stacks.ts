@@ -1,0 +1,33 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { requireKnownPattern } from './events/pattern.ts';
+import type { CloudModel } from './model.ts';
+import type { Opened } from './opened.ts';
+import { fastPace } from './pace.ts';
+import { referenceContext } from './reference.ts';
+import { readAssembly } from './template/assembly.ts';
+import { hastened } from './template/hastened.ts';
+import { modelOf } from './template/model-of.ts';
+import { synthesise } from './template/synthesis.ts';
+
+export interface StacksOptions {
+  /** Where cdk.json is. */
+  readonly folder: string;
+  readonly environment: NodeJS.ProcessEnv;
+  readonly fast: boolean;
+  readonly signal: AbortSignal;
+}
+
+/** What the app deploys, synthesised anew: what runs here is the code as it is now. */
+export async function readStacks(options: StacksOptions, opened: Opened): Promise<CloudModel> {
+  const { folder, environment, fast, signal } = options;
+  // The bundles stay there for as long as functions may be started from them.
+  const outDir = await mkdtemp(join(tmpdir(), 'oncekey-'));
+  await opened.keep({ close: () => rm(outDir, { recursive: true, force: true }) });
+  // Whether the stacks may be deployed is for `cdk synth` to say; here it is to be known how they run.
+  const unchecked = { ...environment, CDK_VALIDATION: 'false' };
+  await synthesise({ folder, outDir, context: referenceContext, environment: unchecked, signal });
+  const model = modelOf(readAssembly(outDir), (pattern) => requireKnownPattern(pattern, 'the pattern'));
+  return fast ? hastened(model, fastPace) : model;
+}
