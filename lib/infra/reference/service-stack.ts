@@ -9,7 +9,7 @@ import {
   type StackProps,
 } from 'aws-cdk-lib';
 import { SnsAction } from 'aws-cdk-lib/aws-cloudwatch-actions';
-import { type Function as LambdaFunction, RecursiveLoop } from 'aws-cdk-lib/aws-lambda';
+import type { Function as LambdaFunction } from 'aws-cdk-lib/aws-lambda';
 import type { Secret } from 'aws-cdk-lib/aws-secretsmanager';
 import { Topic } from 'aws-cdk-lib/aws-sns';
 import { EmailSubscription } from 'aws-cdk-lib/aws-sns-subscriptions';
@@ -35,7 +35,6 @@ interface Needs {
   readonly rows?: Rows;
   readonly stripe?: boolean;
   readonly environment?: Readonly<Record<string, string>>;
-  readonly recursiveLoop?: RecursiveLoop;
 }
 
 /** The reference service, and all of the layer around it. */
@@ -75,12 +74,7 @@ export class ServiceStack extends Stack {
       ledger,
       dispatch: this.fn('dispatch', background),
       sweep: this.fn('sweep', background),
-      audit: this.fn('audit', {
-        rows: [],
-        stripe: true,
-        timeout: Duration.minutes(15),
-        recursiveLoop: RecursiveLoop.ALLOW,
-      }),
+      audit: this.fn('audit', { rows: [], stripe: true, timeout: Duration.minutes(15) }),
       completes: [orders],
     });
     const { runbook, alarmEmail } = settings;
@@ -122,13 +116,12 @@ export class ServiceStack extends Stack {
   }
 
   private fn(name: string, needs: Needs = {}): LambdaFunction {
-    const { timeout, rows, stripe = false, environment, recursiveLoop } = needs;
+    const { timeout, rows, stripe = false, environment } = needs;
     const { rows: table, stripeKey } = this.#state;
     const fn = new IdempotentFunction(this, name, {
       entry: fileURLToPath(new URL(`../../../lambdas/${name}/index.ts`, import.meta.url)),
       ...(timeout && { timeout }),
       ...(environment && { environment }),
-      ...(recursiveLoop && { recursiveLoop }),
     });
     if (rows) fn.addEnvironment('SERVICE_TABLE', table.tableName);
     if (rows && rows.length > 0) {
