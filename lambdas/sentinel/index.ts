@@ -1,11 +1,9 @@
 import { sentinel } from '../../lib/index.ts';
-import { optionalVariable } from '../runtime/environment.ts';
+import { optionalNumber } from '../runtime/environment.ts';
 import { openLedger } from '../runtime/open-ledger.ts';
 
-const [newKeysPerMinute, openKeys] = ['NEW_KEYS_PER_MINUTE', 'OPEN_KEYS'].map((name) => {
-  const limit = optionalVariable(process.env, name);
-  return limit === undefined ? undefined : Number(limit); // What is no number, sentinel() refuses.
-});
+const newKeysPerMinute = optionalNumber(process.env, 'NEW_KEYS_PER_MINUTE', 'keys');
+const openKeys = optionalNumber(process.env, 'OPEN_KEYS', 'keys');
 const quota = {
   ...(newKeysPerMinute !== undefined && { newKeysPerMinute }),
   ...(openKeys !== undefined && { openKeys }),
