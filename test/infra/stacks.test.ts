@@ -283,6 +283,7 @@ it('every function is the same kind of function', () => {
     Runtime: 'nodejs24.x',
     Architectures: ['arm64'],
     TracingConfig: { Mode: 'Active' },
+    Environment: { Variables: { NODE_OPTIONS: '--enable-source-maps' } },
   });
   const functions = Object.values(ofService.findResources('AWS::Lambda::Function'));
   ofService.resourceCountIs('AWS::Logs::LogGroup', functions.length + 1);
