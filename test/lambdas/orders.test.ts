@@ -73,7 +73,7 @@ describe('POST /orders', () => {
         const ended = await post('/orders', { key: 'k-1', body: ORDER });
         expect([ended.status, ended.body.charge]).toEqual([201, 'pi_1']);
         expect(ended.body.receipt).toMatch(/^rcp_/);
-        // What the record knows already, nobody is asked for; only a webhook's charge is fetched before the record is read.
+        // What the record knows already nobody is asked for; a webhook fetches its own charge before anything else.
         const asked = stripe.requests.map(({ method, path }) => `${method} ${path}`);
         const fetched = by === 'webhook' ? ['GET /v1/payment_intents/pi_1'] : [];
         expect(asked).toEqual(['POST /v1/payment_intents', ...fetched]);
