@@ -8,6 +8,7 @@ import {
   Stack,
   type StackProps,
 } from 'aws-cdk-lib';
+import { HttpMethod } from 'aws-cdk-lib/aws-apigatewayv2';
 import { SnsAction } from 'aws-cdk-lib/aws-cloudwatch-actions';
 import type { Function as LambdaFunction } from 'aws-cdk-lib/aws-lambda';
 import type { Secret } from 'aws-cdk-lib/aws-secretsmanager';
@@ -17,7 +18,7 @@ import { IdempotentFunction } from '../function.ts';
 import { Observability } from '../observability.ts';
 import { Reconciliation } from '../reconciliation.ts';
 import { statement } from '../statement.ts';
-import { createApi, HttpMethod, type Route } from './api.ts';
+import { createApi, type Route } from './api.ts';
 import type { Settings } from './settings.ts';
 import type { StateStack } from './state-stack.ts';
 import { tenancy } from './tenants.ts';
@@ -140,7 +141,7 @@ export class ServiceStack extends Stack {
     return fn;
   }
 
-  /** By its name: the value is read when the function starts, and is in no template and no variable. */
+  /** By its ARN: the value is read when it is first needed, and is in no template and no variable. */
   private reads(fn: LambdaFunction, secret: Secret, variable: string): void {
     fn.addEnvironment(variable, secret.secretArn);
     fn.addToRolePolicy(statement(['secretsmanager:GetSecretValue'], [secret.secretArn]));
