@@ -1,6 +1,13 @@
-import { App, Aspects, Stack } from 'aws-cdk-lib';
+import { App, Aspects, Aws, CfnCondition, Fn, Stack } from 'aws-cdk-lib';
 import { ApiDefinition, LambdaIntegration, RestApi, SpecRestApi } from 'aws-cdk-lib/aws-apigateway';
-import { CfnApi, HttpApi, HttpMethod, WebSocketApi } from 'aws-cdk-lib/aws-apigatewayv2';
+import {
+  CfnApi,
+  CfnIntegration,
+  CfnRoute,
+  HttpApi,
+  HttpMethod,
+  WebSocketApi,
+} from 'aws-cdk-lib/aws-apigatewayv2';
 import { HttpLambdaIntegration, WebSocketLambdaIntegration } from 'aws-cdk-lib/aws-apigatewayv2-integrations';
 import { Alias, type IFunction, type IVersion, Function as LambdaFunction } from 'aws-cdk-lib/aws-lambda';
 import { describe, expect, it } from 'vitest';
@@ -90,6 +97,29 @@ it('an exemption without a reason is none', () => {
   expect(() => new ProtectedRoutes().exempt('POST /orders', ' ')).toThrow(
     /POST \/orders is exempt without a reason/,
   );
+});
+
+it('a route that leads here or there is protected where both are', () => {
+  const leadsTo = (protectBoth: boolean) => {
+    const stack = newStack();
+    Aspects.of(stack).add(new ProtectedRoutes());
+    const ledger = new IdempotencyLedger(stack, 'Ledger');
+    const [here, there] = [newFunction(stack, 'Here'), newFunction(stack, 'There')];
+    ledger.protect(here);
+    if (protectBoth) ledger.protect(there);
+    const isNew = new CfnCondition(stack, 'IsNew', {
+      expression: Fn.conditionEquals(Aws.REGION, 'eu-west-1'),
+    });
+    const api = new CfnApi(stack, 'Api', { name: 'x', protocolType: 'HTTP' });
+    const { ref } = new CfnIntegration(stack, 'Integration', {
+      ...{ apiId: api.ref, integrationType: 'AWS_PROXY', payloadFormatVersion: '2.0' },
+      integrationUri: Fn.conditionIf(isNew.logicalId, here.functionArn, there.functionArn).toString(),
+    });
+    new CfnRoute(stack, 'Route', { apiId: api.ref, routeKey: 'POST /x', target: `integrations/${ref}` });
+    return () => synth(stack);
+  };
+  expect(leadsTo(true)).not.toThrow();
+  expect(leadsTo(false)).toThrow(/behind it is Test\/Here\/Resource, Test\/There\/Resource/);
 });
 
 it('an HTTP API’s default route takes every method, so it is not forgotten either', () => {
