@@ -1,5 +1,5 @@
 import { defaultPolicy } from '../../lib/index.ts';
-import { type Environment, optionalVariable } from '../runtime/environment.ts';
+import { type Environment, optionalNumber } from '../runtime/environment.ts';
 import type { Pace } from './service.ts';
 
 /**
@@ -37,11 +37,5 @@ export function providerTimeoutMs(environment: Environment): number {
 }
 
 function milliseconds(environment: Environment, name: string): number | undefined {
-  const text = optionalVariable(environment, name);
-  if (text === undefined) return undefined;
-  const value = Number(text);
-  if (Number.isSafeInteger(value) && value > 0) return value;
-  throw new TypeError(
-    `The environment variable ${name} is ${text}; expected a whole number of milliseconds.`,
-  );
+  return optionalNumber(environment, name, 'milliseconds');
 }

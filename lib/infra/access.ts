@@ -12,7 +12,8 @@ export type LedgerRole =
   | 'dispatch'
   | 'sweep'
   | 'backstop'
-  | 'audit';
+  | 'audit'
+  | 'operator';
 
 interface Access {
   readonly table: readonly string[];
@@ -32,5 +33,7 @@ export const ledgerAccess: Readonly<Record<LedgerRole, Access>> = {
   dispatch: { table: [...READ, ...WRITE, ...BODY], dueIndex: [] },
   sweep: { table: [...READ, ...WRITE, ...BODY], dueIndex: BODY },
   backstop: { table: [...READ, 'dynamodb:UpdateItem', 'dynamodb:Scan'], dueIndex: [] },
+  /** A person. Erasing looks at the record together with each chunk. */
+  operator: { table: [...READ, ...WRITE, ...BODY, 'dynamodb:ConditionCheckItem'], dueIndex: BODY },
   audit: { table: [...READ, 'dynamodb:UpdateItem', 'dynamodb:Scan'], dueIndex: [] },
 };

@@ -69,11 +69,20 @@ interface Route {
 }
 
 function routeOf(node: IConstruct): Route | undefined {
-  if (node instanceof CfnRoute) return { name: node.routeKey, target: node.target };
+  if (node instanceof CfnRoute) {
+    return isOfWebSockets(node) ? undefined : { name: node.routeKey, target: node.target };
+  }
   if (!(node instanceof CfnMethod)) return undefined;
   const { integration } = node;
   const uri = typeof integration === 'object' && 'uri' in integration ? integration.uri : undefined;
   return { name: `${node.httpMethod} ${pathOf(node)}`, target: uri };
+}
+
+/** Its routes are named by what messages say; also there, `$default` is one. */
+function isOfWebSockets(route: CfnRoute): boolean {
+  return referredTo(route.apiId, route).some(
+    (api) => api instanceof CfnApi && api.protocolType === 'WEBSOCKET',
+  );
 }
 
 /** `POST /webhooks` has one; `$default` is one. */

@@ -78,7 +78,7 @@ export class IdempotencyLedger extends Construct {
     return this;
   }
 
-  /** Only the actions, for a principal that is no function: the role of an operator, or of another deployment. */
+  /** Only the actions, for a principal that is no function: an operator's role, with `'operator'`, or another deployment's. */
   grant(grantee: IGrantable, role: LedgerRole): void {
     for (const one of this.statements(role)) grantee.grantPrincipal.addToPrincipalPolicy(one);
   }

@@ -8,13 +8,14 @@ import {
   type IAlarmAction,
   type IMetric,
   MathExpression,
-  Metric,
   TreatMissingData,
 } from 'aws-cdk-lib/aws-cloudwatch';
 import type { Function as LambdaFunction } from 'aws-cdk-lib/aws-lambda';
 import { Construct } from 'constructs';
+import { InvalidArgument } from '../core/errors.ts';
 import { byOperation, FIVE_MINUTES, overall } from './metrics.ts';
 import type { Reconciliation } from './reconciliation.ts';
+import { iteratorAge, ledgerWatches, reconciliationWatches, type Watch } from './watches.ts';
 
 export interface ObservabilityProps {
   readonly reconciliation: Reconciliation;
@@ -22,26 +23,13 @@ export interface ObservabilityProps {
   readonly functions: readonly LambdaFunction[];
   /** Who is told, as `new SnsAction(topic)`. */
   readonly actions?: readonly IAlarmAction[];
-  /** Where your copy of the runbook is, as a URL. Default: its place in this repository. */
+  /** Where your copy of the runbook is, as a URL. Default: its path in oncekey's repository, which nobody can click. */
   readonly runbook?: string;
   /** Duplicates of one tenant in five minutes that are no longer retries. Default 1,000. */
   readonly duplicatesPerTenant?: number;
 }
 
 const RUNBOOK = 'docs/runbook.md';
-
-interface Watch {
-  readonly id: string;
-  readonly metric: IMetric;
-  readonly over: number;
-  /** What it means; the runbook has what to do. */
-  readonly means: string;
-  /** Its heading in the runbook. */
-  readonly anchor?: string;
-  readonly periods?: number;
-  readonly missing?: TreatMissingData;
-  readonly below?: boolean;
-}
 
 /** A dashboard, and an alarm for everything that a person has to know. Each says what it means and where to read on. */
 export class Observability extends Construct {
@@ -51,9 +39,10 @@ export class Observability extends Construct {
   constructor(scope: Construct, id: string, props: ObservabilityProps) {
     super(scope, id);
     const { reconciliation, functions, actions = [], runbook = RUNBOOK, duplicatesPerTenant = 1_000 } = props;
+    requireFunctions(this, functions);
     const duplicates = this.duplicatesByTenant(functions);
     const watches = [
-      ...ledgerWatches(),
+      ...ledgerWatches(functions),
       ...reconciliationWatches(reconciliation),
       {
         id: 'DuplicatesOfATenant',
@@ -61,6 +50,7 @@ export class Observability extends Construct {
         over: duplicatesPerTenant,
         means:
           'One tenant sends far more duplicates than retries make: its client loops, or its keys are not new.',
+        anchor: 'a-tenant-sends-duplicates',
       },
     ];
     this.alarms = watches.map((watch) => this.alarm(watch, runbook, actions));
@@ -68,11 +58,12 @@ export class Observability extends Construct {
   }
 
   private alarm(watch: Watch, runbook: string, actions: readonly IAlarmAction[]): Alarm {
-    const { id, metric, over, means, anchor = 'what-each-alarm-means', periods = 1, missing, below } = watch;
+    const { id, metric, over, means, anchor, periods = 1, periodsOver, missing, below } = watch;
     const alarm = new Alarm(this, id, {
       metric,
       threshold: over,
       evaluationPeriods: periods,
+      ...(periodsOver !== undefined && { datapointsToAlarm: periodsOver }),
       comparisonOperator: below
         ? ComparisonOperator.LESS_THAN_THRESHOLD
         : ComparisonOperator.GREATER_THAN_THRESHOLD,
@@ -87,7 +78,7 @@ export class Observability extends Construct {
   private duplicatesByTenant(functions: readonly LambdaFunction[]): CfnInsightRule {
     const rule = {
       Schema: { Name: 'CloudWatchLogRule', Version: 1 },
-      LogGroupNames: functions.map(({ logGroup }) => logGroup.logGroupName),
+      LogGroupNames: [...new Set(functions.map(({ logGroup }) => logGroup.logGroupName))],
       LogFormat: 'JSON',
       Contribution: {
         Keys: ['$.tenant'],
@@ -99,7 +90,8 @@ export class Observability extends Construct {
       AggregateOn: 'Count',
     };
     return new CfnInsightRule(this, 'DuplicatesByTenant', {
-      ruleName: `${this.node.addr.slice(-8)}-duplicates-by-tenant`,
+      // Its names are the account's: with the stack's, an app that is there twice has two rules.
+      ruleName: `${Stack.of(this).stackName}-${this.node.addr.slice(-8)}-duplicates-by-tenant`,
       ruleState: 'ENABLED',
       ruleBody: Stack.of(this).toJsonString(rule),
     });
@@ -153,118 +145,11 @@ export class Observability extends Construct {
   }
 }
 
-function ledgerWatches(): Watch[] {
-  const sum = (name: Parameters<typeof overall>[0]) => overall(name, 'SUM', FIVE_MINUTES);
-  return [
-    {
-      id: 'StoreErrors',
-      metric: sum('store.error.count'),
-      over: 10,
-      means: 'The table does not answer, or refuses: requests get 503, and nothing runs unprotected.',
-    },
-    {
-      id: 'KeyMisuse',
-      metric: sum('reserve.key_misuse.count'),
-      over: 50,
-      means: 'Keys come back with other requests than their first: a client makes them badly.',
-    },
-    {
-      id: 'ZombieKeys',
-      metric: sum('zombie_key.count'),
-      over: 20,
-      means: 'Attempts are abandoned: functions crash, or are killed at their timeout.',
-    },
-    {
-      id: 'EvidenceRemoved',
-      metric: sum('evidence_removed'),
-      over: 0,
-      means: 'Somebody deleted a record whose outcome was open. Its key would run again.',
-    },
-  ];
-}
-
-function reconciliationWatches(reconciliation: Reconciliation): Watch[] {
-  const { sweep, readers, failedBatchRule, audit, backstop, redriveWaiting } = reconciliation;
-  return [
-    {
-      id: 'Parked',
-      metric: overall('parked.waiting', 'MAX', FIVE_MINUTES),
-      over: 0,
-      means: 'An operation waits for a person: reconciliation has given up on it.',
-      anchor: 'look-at-what-waits',
-    },
-    {
-      id: 'UnknownAge',
-      metric: overall('unknown.age_ms', 'MAX', FIVE_MINUTES),
-      over: Duration.hours(1).toMilliseconds(),
-      means: 'For more than an hour nobody has found out whether an operation ran.',
-      anchor: 'settle-an-unknown-payment',
-    },
-    {
-      id: 'FailedBatches',
-      metric: new Metric({
-        namespace: 'AWS/Events',
-        metricName: 'MatchedEvents',
-        dimensionsMap: { RuleName: failedBatchRule.ruleName },
-        statistic: 'Sum',
-        period: FIVE_MINUTES,
-      }),
-      over: 0,
-      means:
-        'A reader of the stream has given up on a batch. It is done again from its object; see that it was.',
-    },
-    {
-      id: 'SweepMissing',
-      metric: overall('sweep.run', 'SUM', FIVE_MINUTES),
-      over: 1,
-      below: true,
-      periods: 2,
-      missing: TreatMissingData.BREACHING,
-      means: 'For ten minutes no sweep has come through: what is open stays open.',
-    },
-    failures('SweepErrors', sweep, 'The sweep runs and fails.', 2),
-    failures('BackstopErrors', backstop, 'The daily search fails, or has stopped before its end.'),
-    {
-      id: 'RedriveWaiting',
-      metric: redriveWaiting.metricApproximateNumberOfMessagesVisible({
-        period: FIVE_MINUTES,
-        statistic: 'Maximum',
-      }),
-      over: 0,
-      means:
-        'A batch that was given up on could not be done again either. The daily search finds what is open in it.',
-      anchor: 'on-failure-objects',
-    },
-    ...readers.map(({ fn }, index) => ({
-      id: index === 0 ? 'SentinelIsBehind' : 'DispatchIsBehind',
-      metric: iteratorAge(fn),
-      over: Duration.minutes(10).toMilliseconds(),
-      means: `${index === 0 ? 'The sentinel' : 'Dispatch'} reads what happened ten minutes ago; after a day it would be lost to it.`,
-    })),
-    ...(audit
-      ? [
-          failures(
-            'AuditErrors',
-            audit,
-            'The audit fails, and nobody compares the provider with the ledger.',
-          ),
-          {
-            id: 'AuditMismatch',
-            metric: overall('audit.mismatch', 'SUM', FIVE_MINUTES),
-            over: 0,
-            means: 'The provider and the ledger do not agree about what was charged.',
-          },
-        ]
-      : []),
-  ];
-}
-
-function failures(id: string, fn: LambdaFunction, means: string, periods = 1): Watch {
-  return { id, metric: fn.metricErrors({ period: FIVE_MINUTES, statistic: 'Sum' }), over: 0, means, periods };
-}
-
-function iteratorAge(fn: LambdaFunction): Metric {
-  return fn.metric('IteratorAge', { statistic: 'Maximum', period: FIVE_MINUTES });
+function requireFunctions({ node }: Construct, functions: readonly LambdaFunction[]): void {
+  if (functions.length > 0) return;
+  throw new InvalidArgument(
+    `${node.path} was given no functions, so nobody's duplicates and errors would be seen. Name the protected ones: functions: [payments].`,
+  );
 }
 
 function largestContributor({ attrRuleName, ruleName }: CfnInsightRule & { attrRuleName?: string }): IMetric {

@@ -4,6 +4,7 @@ import { LambdaFunction as LambdaTarget } from 'aws-cdk-lib/aws-events-targets';
 import { Policy } from 'aws-cdk-lib/aws-iam';
 import {
   type CfnEventSourceMapping,
+  CfnFunction,
   type IFunction,
   type Function as LambdaFunction,
   RecursiveLoop,
@@ -75,8 +76,7 @@ export class Reconciliation extends Construct {
     }
     every(this, 'SweepSchedule', this.sweep.functionArn, 'rate(1 minute)');
 
-    // It goes on by invoking itself, as often as the table is large; Lambda would take that for a mistake.
-    this.backstop = this.shipped('Backstop', 'backstop', Duration.minutes(15), RecursiveLoop.ALLOW);
+    this.backstop = this.shipped('Backstop', 'backstop', Duration.minutes(15));
     ledger.connect(this.backstop, 'backstop');
     this.goesOn('BackstopGoesOn', this.backstop);
     every(this, 'BackstopSchedule', this.backstop.functionArn, 'rate(1 day)');
@@ -135,17 +135,18 @@ export class Reconciliation extends Construct {
     });
   }
 
-  /** What is not done in one invocation is gone on with in the next. In a policy of its own: its role's would depend on itself. */
-  private goesOn(id: string, { functionArn, role }: LambdaFunction): void {
+  /**
+   * What is not done in one invocation is gone on with in the next, as often as the table is large; Lambda would take that for
+   * a mistake. In a policy of its own: its role's would depend on itself.
+   */
+  private goesOn(id: string, { functionArn, role, node }: LambdaFunction): void {
+    const { defaultChild: fn } = node;
+    if (fn instanceof CfnFunction) fn.recursiveLoop = RecursiveLoop.ALLOW;
     const statements = [statement(['lambda:InvokeFunction'], [functionArn])];
     new Policy(this, id, { statements, roles: role ? [role] : [] });
   }
 
-  private shipped(id: string, name: ShippedFunction, timeout: Duration, recursiveLoop?: RecursiveLoop) {
-    return new IdempotentFunction(this, id, {
-      entry: entryOf(name),
-      timeout,
-      ...(recursiveLoop && { recursiveLoop }),
-    });
+  private shipped(id: string, name: ShippedFunction, timeout: Duration) {
+    return new IdempotentFunction(this, id, { entry: entryOf(name), timeout });
   }
 }

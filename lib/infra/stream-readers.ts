@@ -1,7 +1,8 @@
 import { Stack, Token } from 'aws-cdk-lib';
 import type { TableV2 } from 'aws-cdk-lib/aws-dynamodb';
 import { CfnEventSourceMapping } from 'aws-cdk-lib/aws-lambda';
-import type { Construct } from 'constructs';
+import { CfnPipe } from 'aws-cdk-lib/aws-pipes';
+import type { Construct, IConstruct } from 'constructs';
 
 /** DynamoDB lets two readers share a shard of a stream; a third is throttled, and so are the other two. */
 const READERS_MAX = 2;
@@ -11,11 +12,7 @@ export function requireTwoReaders(scope: Construct, table: TableV2): void {
   scope.node.addValidation({
     validate() {
       const stream = Stack.of(table).resolve(table.tableStreamArn);
-      const readers = scope.node.root.node
-        .findAll()
-        .filter((node) => CfnEventSourceMapping.isCfnResource(node) && node instanceof CfnEventSourceMapping)
-        .map((node) => node as CfnEventSourceMapping)
-        .filter(({ eventSourceArn }) => sameArn(table, eventSourceArn, stream));
+      const readers = scope.node.root.node.findAll().filter((node) => sameArn(table, sourceOf(node), stream));
       if (readers.length <= READERS_MAX) return [];
       const paths = readers.map(({ node }) => node.path).join(', ');
       return [
@@ -23,6 +20,12 @@ export function requireTwoReaders(scope: Construct, table: TableV2): void {
       ];
     },
   });
+}
+
+/** What a node reads, if it is one that reads. */
+function sourceOf(node: IConstruct): string | undefined {
+  if (node instanceof CfnEventSourceMapping) return node.eventSourceArn;
+  return node instanceof CfnPipe ? node.source : undefined;
 }
 
 function sameArn(table: TableV2, arn: string | undefined, stream: unknown): boolean {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { run } from '../../lib/cli/run.ts';
+import { ledgerAccess } from '../../lib/infra/access.ts';
 import { createTableInput } from '../../lib/ledger/schema.ts';
 
 async function said(...words: string[]) {
@@ -74,11 +75,36 @@ describe('oncekey template', () => {
     });
   });
 
+  it('allows each role what the code in it does, and who reads the stream to read it and to keep what failed', async () => {
+    const policies = Object.fromEntries(
+      (await ofType('AWS::IAM::ManagedPolicy')).map(([name, { Properties }]) => {
+        const { Statement } = Properties['PolicyDocument'] as { Statement: { Action: string | string[] }[] };
+        return [name.replace(/Policy.*/, '').toLowerCase(), Statement.flatMap(({ Action }) => Action)];
+      }),
+    );
+    const reading = ['DescribeStream', 'GetRecords', 'GetShardIterator', 'ListStreams'];
+    for (const [role, { table, dueIndex }] of Object.entries(ledgerAccess)) {
+      const reads = [...reading.map((action) => `dynamodb:${action}`), 's3:PutObject', 's3:ListBucket'];
+      const isReader = role === 'sentinel' || role === 'dispatch';
+      expect([role, policies[role]]).toEqual([role, [...table, ...dueIndex, ...(isReader ? reads : [])]]);
+    }
+  });
+
+  it('sweeps every minute, and searches and audits every day', async () => {
+    const schedules = await ofType('AWS::Scheduler::Schedule');
+    expect(schedules.map(([name, { Properties }]) => [name, Properties['ScheduleExpression']])).toEqual([
+      ['SweepSchedule', 'rate(1 minute)'],
+      ['BackstopSchedule', 'rate(1 day)'],
+      ['AuditSchedule', 'rate(1 day)'],
+    ]);
+  });
+
   it('has a policy for each role, and invokes the functions that are named and no others', async () => {
     const policies = (await ofType('AWS::IAM::ManagedPolicy')).map(([name]) => name.replace(/Policy.*/, ''));
-    expect(policies.toSorted()).toEqual(
-      ['Audit', 'Backstop', 'Dispatch', 'Protected', 'Sentinel', 'Status', 'Sweep', 'Webhook'].toSorted(),
-    );
+    expect(policies.toSorted()).toEqual([
+      ...['Audit', 'Backstop', 'Dispatch', 'Operator'],
+      ...['Protected', 'Sentinel', 'Status', 'Sweep', 'Webhook'],
+    ]);
     const invoked = [
       ...(await ofType('AWS::Lambda::EventSourceMapping')),
       ...(await ofType('AWS::Scheduler::Schedule')),

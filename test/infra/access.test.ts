@@ -1,10 +1,15 @@
-import { randomUUID } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import type { TransactWriteItem } from '@aws-sdk/client-dynamodb';
-import { afterAll, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
+import { jwtClaim } from '../../lib/http/tenant.ts';
 import { type LedgerRole, ledgerAccess } from '../../lib/infra/access.ts';
 import { dynamoDbLedger } from '../../lib/ledger/dynamodb.ts';
 import type { Ledger } from '../../lib/ledger/ledger.ts';
+import { idempotent } from '../../lib/middleware/idempotent.ts';
+import { auditor } from '../../lib/reconcile/auditor.ts';
+import { operator } from '../../lib/reconcile/operator.ts';
 import { sentinel } from '../../lib/reconcile/sentinel.ts';
+import { pkOf as payment, post } from '../middleware/stage.ts';
 import { START } from '../reconcile/stage.ts';
 import { bankWorld, type Fate, pkOf, type Route } from '../support/bank.ts';
 import { useTable } from '../support/table.ts';
@@ -88,11 +93,67 @@ it('each role may do what the code in it does on the wire, and those that read n
     await as('sweep', () => world.sweep());
     while (world.invocations.length > 0) await as('protected', () => world.invokeNext());
   }
-  await as('audit', () => world.inner.completedIn({ from: 0, to: START * 2 }, ['POST /opaque'], 10));
   for (const [role, actions] of used) {
     expect([role, [...actions].filter((action) => !allowed(role).has(action))]).toEqual([role, []]);
   }
   // The others may query as well: for long bodies, of which there are none here.
   for (const role of ['status', 'sentinel', 'backstop'] as const)
     expect([role, used.get(role)]).toEqual([role, allowed(role)]);
+});
+
+describe('beside the requests', () => {
+  const stage = () => {
+    const time = { now: START };
+    const clock = () => time.now;
+    return {
+      time,
+      clock,
+      ledger: dynamoDbLedger({ ...table, client, clock }),
+      log: () => {},
+      metrics: () => {},
+    };
+  };
+  const context = { getRemainingTimeInMillis: () => 60_000 };
+
+  it('the audit may do what it does: it reads, looks through the table, and parks what does not agree', async () => {
+    const { time, ...options } = stage();
+    const key = randomUUID();
+    const handler = idempotent(() => Promise.reject(new Error('no answer')), {
+      ...options,
+      tenant: jwtClaim('sub'),
+      onUnknown: 'park',
+    });
+    await as('protected', () => handler(post({ key }), context as never)).catch(() => undefined);
+    const record = await as('protected', () => options.ledger.read(payment(key)));
+    const { pk: operationRef = '', operationId = '' } = record ?? {};
+    const charge = (id: string) =>
+      ({ id, at: START, state: 'succeeded', operationRef, operationId }) as const;
+    const audit = auditor({
+      ...options,
+      operations: ['POST /payments'],
+      provider: async function* () {
+        yield* [charge('ch_1'), charge('ch_2')];
+      },
+    });
+    time.now += 3_600_000;
+    const window = { from: START - 60_000, to: START + 60_000 };
+    expect(await as('audit', () => audit(window, context))).toMatchObject({ parked: 1 });
+    expect(used.get('audit')).toEqual(allowed('audit'));
+  });
+
+  it('an operator may do what erasing takes, which is the most it does, and nothing else', async () => {
+    const { time: _, ...options } = stage();
+    const key = randomUUID();
+    const body = JSON.stringify(randomBytes(20_000).toString('hex'));
+    const handler = idempotent(async () => ({ statusCode: 201, body }), {
+      ...{ ...options, tenant: jwtClaim('sub'), effects: 'transactional' },
+    });
+    await as('protected', () => handler(post({ key }), context as never));
+    const { list, inspect, erase } = operator({ ledger: options.ledger, clock: options.clock });
+    const by = { who: 'ann', why: 'asked to be forgotten' };
+    await as('operator', () => list({ parked: true }));
+    await as('operator', () => erase(payment(key), by));
+    expect((await as('operator', () => inspect(payment(key)))).audits).toMatchObject([by]);
+    expect(used.get('operator')).toEqual(allowed('operator'));
+  });
 });

@@ -1,11 +1,8 @@
-import { readFileSync } from 'node:fs';
 import { Duration } from 'aws-cdk-lib';
 import { Match, Template } from 'aws-cdk-lib/assertions';
-import { SnsAction } from 'aws-cdk-lib/aws-cloudwatch-actions';
-import { Topic } from 'aws-cdk-lib/aws-sns';
+import { Key } from 'aws-cdk-lib/aws-kms';
 import { describe, expect, it } from 'vitest';
 import { IdempotencyLedger } from '../../lib/infra/ledger.ts';
-import { Observability } from '../../lib/infra/observability.ts';
 import { Reconciliation, type ReconciliationProps } from '../../lib/infra/reconciliation.ts';
 import { allowedTo, newFunction, newStack } from './stage.ts';
 
@@ -181,12 +178,42 @@ describe('schedules', () => {
     ]);
   });
 
-  it('let the search invoke itself as often as the table is large', () => {
-    synthesised().template.hasResourceProperties('AWS::Lambda::Function', {
-      RecursiveLoop: 'Allow',
-      Timeout: 900,
-    });
+  it('let the search and the audit invoke themselves as often as the table is large, and nobody else', () => {
+    const { template } = synthesised(withAll);
+    const looping = Object.entries(template.findResources('AWS::Lambda::Function'))
+      .filter(([, { Properties }]) => Properties.RecursiveLoop === 'Allow')
+      .map(([name]) => name.replace(/[0-9A-F]{8}$/, ''));
+    expect(looping.toSorted()).toEqual(['Audit', 'LayerBackstop']);
+    template.hasResourceProperties('AWS::Lambda::Function', { RecursiveLoop: 'Allow', Timeout: 900 });
   });
+
+  it('are AWS’s to start for this account alone', () => {
+    const { template } = synthesised(withAll);
+    const roles = Object.entries(template.findResources('AWS::IAM::Role'))
+      .filter(([name]) => name.includes('Schedule'))
+      .map(([, { Properties }]) => Properties.AssumeRolePolicyDocument.Statement);
+    expect(roles).toHaveLength(3);
+    for (const statements of roles) {
+      expect(statements).toEqual([
+        {
+          Action: 'sts:AssumeRole',
+          Condition: { StringEquals: { 'aws:SourceAccount': { Ref: 'AWS::AccountId' } } },
+          Effect: 'Allow',
+          Principal: { Service: 'scheduler.amazonaws.com' },
+        },
+      ]);
+    }
+  });
+});
+
+it('the sentinel is told how many keys a tenant may take, and only where somebody says so', () => {
+  const told = (template: Template) =>
+    Object.entries(template.findResources('AWS::Lambda::Function'))
+      .filter(([name]) => name.startsWith('LayerSentinel'))
+      .map(([, { Properties }]) => Properties.Environment.Variables)[0];
+  const { template } = synthesised(() => ({ quota: { newKeysPerMinute: 600, openKeys: 50 } }));
+  expect(told(template)).toMatchObject({ NEW_KEYS_PER_MINUTE: '600', OPEN_KEYS: '50' });
+  expect(Object.keys(told(synthesised().template))).toEqual(['NODE_OPTIONS', 'LEDGER_TABLE']);
 });
 
 it('what a reader gave up on is done again as soon as its object is there', () => {
@@ -209,117 +236,38 @@ it('and what fails then, too, waits for a person instead of being dropped', () =
   });
 });
 
-describe('who is told', () => {
-  function alarms(audited: boolean) {
-    const stack = newStack();
-    const ledger = new IdempotencyLedger(stack, 'Ledger');
-    const { dispatch, audit } = withAll(stack);
-    const reconciliation = new Reconciliation(stack, 'Layer', {
-      ledger,
-      dispatch,
-      ...(audited && { audit }),
-    });
-    const functions = [newFunction(stack, 'Payments')];
-    new Observability(stack, 'Watch', { reconciliation, functions, runbook: 'https://example.com/runbook' });
-    const template = Template.fromStack(stack);
-    return { template, alarms: template.findResources('AWS::CloudWatch::Alarm') };
-  }
-
-  it('has an alarm for everything that a person has to know, and the page to read', () => {
-    const { alarms: found } = alarms(true);
-    const names = Object.keys(found).map((name) => name.replace(/^Watch|[0-9A-F]{8}$/g, ''));
-    expect(names.toSorted()).toEqual(
-      [
-        ...['AuditMismatch', 'DispatchIsBehind', 'DuplicatesOfATenant', 'EvidenceRemoved', 'FailedBatches'],
-        ...[
-          'KeyMisuse',
-          'Parked',
-          'SentinelIsBehind',
-          'StoreErrors',
-          'SweepErrors',
-          'SweepMissing',
-          'UnknownAge',
-        ],
-        ...['AuditErrors', 'BackstopErrors', 'RedriveWaiting', 'ZombieKeys'],
-      ].toSorted(),
-    );
-    for (const { Properties } of Object.values(found)) {
-      expect(Properties.AlarmDescription).toMatch(/\. Runbook: https:\/\/example\.com\/runbook#[a-z-]+$/);
-    }
-  });
-
-  it('is told, where somebody is named', () => {
-    const stack = newStack();
-    const ledger = new IdempotencyLedger(stack, 'Ledger');
-    const reconciliation = new Reconciliation(stack, 'Layer', { ledger });
-    const actions = [new SnsAction(new Topic(stack, 'Night'))];
-    new Observability(stack, 'Watch', {
-      reconciliation,
-      functions: [newFunction(stack, 'Payments')],
-      actions,
-    });
-    const found = Object.values(Template.fromStack(stack).findResources('AWS::CloudWatch::Alarm'));
-    expect(found.length).toBeGreaterThan(10);
-    for (const { Properties } of found) expect(JSON.stringify(Properties.AlarmActions)).toContain('Night');
-  });
-
-  it('leads to headings that the runbook has', () => {
-    const headings = readFileSync('docs/runbook.md', 'utf8')
-      .split('\n')
-      .filter((line) => line.startsWith('#'))
-      .map((line) =>
-        line
-          .replace(/^#+ /, '')
-          .toLowerCase()
-          .replaceAll(/[^a-z0-9 -]/g, '')
-          .replaceAll(' ', '-'),
-      );
-    for (const { Properties } of Object.values(alarms(true).alarms)) {
-      expect(headings).toContain(String(Properties.AlarmDescription).split('#')[1]);
-    }
-  });
-
-  it('has none on an audit that does not run', () => {
-    expect(Object.keys(alarms(false).alarms).filter((name) => name.includes('Audit'))).toEqual([]);
-  });
+describe('where all is under a key of the account’s own', () => {
+  const stack = newStack({ region: 'eu-central-1' });
+  const ledger = new IdempotencyLedger(stack, 'Ledger', { encryptionKey: new Key(stack, 'Key') });
+  new Reconciliation(stack, 'Layer', { ledger, ...withAll(stack) });
+  const template = Template.fromStack(stack);
 
   it.each([
-    ['Parked', 'SELECT MAX("api.idempotency.parked.waiting") FROM SCHEMA("oncekey", operation)', 0],
-    [
-      'EvidenceRemoved',
-      'SELECT SUM("api.idempotency.evidence_removed") FROM SCHEMA("oncekey", operation)',
-      0,
-    ],
-    [
-      'UnknownAge',
-      'SELECT MAX("api.idempotency.unknown.age_ms") FROM SCHEMA("oncekey", operation)',
-      3_600_000,
-    ],
-    ['AuditMismatch', 'SELECT SUM("api.idempotency.audit.mismatch") FROM SCHEMA("oncekey", operation)', 0],
-  ])('%s is over all operations', (name, expression, threshold) => {
-    const [, alarm] = Object.entries(alarms(true).alarms).find(([id]) => id.startsWith(`Watch${name}`)) ?? [];
-    const { Metrics, Threshold, ComparisonOperator, TreatMissingData } = alarm?.['Properties'] ?? {};
-    expect(Metrics[0].Expression).toBe(expression);
-    expect([Threshold, ComparisonOperator, TreatMissingData]).toEqual([
-      threshold,
-      'GreaterThanThreshold',
-      'notBreaching',
-    ]);
+    // Who reads the stream also puts what it gives up on into the bucket, and that takes a data key.
+    ['the sentinel', /^LayerSentinel[0-9A-F]{8}/, ['Decrypt', 'DescribeKey', 'GenerateDataKey']],
+    ['dispatch', /^Dispatch/, ['Decrypt', 'DescribeKey', 'GenerateDataKey']],
+    ['the sweep', /^LayerSweep[0-9A-F]{8}/, ['Decrypt', 'DescribeKey']],
+    ['the backstop', /^LayerBackstop[0-9A-F]{8}/, ['Decrypt', 'DescribeKey']],
+    ['the audit', /^Audit/, ['Decrypt', 'DescribeKey']],
+    ['redrive, which reads objects alone,', /^LayerRedrive[0-9A-F]{8}/, ['Decrypt']],
+  ])('%s may use it for what it does', (_, name, allowed) => {
+    const onKey = new Set(allowedTo(template, name).filter((one) => one.startsWith('kms:')));
+    expect([...onKey]).toEqual(allowed.map((action) => `kms:${action} on Key`));
   });
 
-  it('hears of a sweep that does not run from its silence', () => {
-    alarms(true).template.hasResourceProperties('AWS::CloudWatch::Alarm', {
-      TreatMissingData: 'breaching',
-      ComparisonOperator: 'LessThanThreshold',
-      Threshold: 1,
+  it('the bucket is, too', () => {
+    template.hasResourceProperties('AWS::S3::Bucket', {
+      BucketEncryption: {
+        ServerSideEncryptionConfiguration: [
+          {
+            BucketKeyEnabled: true,
+            ServerSideEncryptionByDefault: {
+              KMSMasterKeyID: { 'Fn::GetAtt': [Match.stringLikeRegexp('^Key'), 'Arn'] },
+              SSEAlgorithm: 'aws:kms',
+            },
+          },
+        ],
+      },
     });
-  });
-
-  it('knows which tenant sends duplicates, from the log and not from a metric for each', () => {
-    const { template } = alarms(true);
-    const [rule] = Object.values(template.findResources('AWS::CloudWatch::InsightRule'));
-    const body = JSON.stringify(rule?.['Properties'].RuleBody);
-    for (const part of ['$.tenant', '$.logger', 'replay', 'pending', 'in_progress', 'misuse'])
-      expect(body).toContain(part);
   });
 });

@@ -1,7 +1,14 @@
-import { App, Aspects, Stack } from 'aws-cdk-lib';
+import { App, Aspects, Aws, CfnCondition, Fn, Stack } from 'aws-cdk-lib';
 import { ApiDefinition, LambdaIntegration, RestApi, SpecRestApi } from 'aws-cdk-lib/aws-apigateway';
-import { CfnApi, HttpApi, HttpMethod } from 'aws-cdk-lib/aws-apigatewayv2';
-import { HttpLambdaIntegration } from 'aws-cdk-lib/aws-apigatewayv2-integrations';
+import {
+  CfnApi,
+  CfnIntegration,
+  CfnRoute,
+  HttpApi,
+  HttpMethod,
+  WebSocketApi,
+} from 'aws-cdk-lib/aws-apigatewayv2';
+import { HttpLambdaIntegration, WebSocketLambdaIntegration } from 'aws-cdk-lib/aws-apigatewayv2-integrations';
 import { Alias, type IFunction, type IVersion, Function as LambdaFunction } from 'aws-cdk-lib/aws-lambda';
 import { describe, expect, it } from 'vitest';
 import { ProtectedRoutes } from '../../lib/infra/api-routes.ts';
@@ -44,14 +51,28 @@ describe.each(Object.entries(apis))('%s', (_, api) => {
     expect(() => synth(stack)).not.toThrow();
   });
 
-  it.each(['itself', 'by an alias'])('is content with a protected function, %s', (how) => {
-    const stack = newStack();
-    Aspects.of(stack).add(new ProtectedRoutes());
-    const fn = newFunction(stack, 'Orders');
-    new IdempotencyLedger(stack, 'Ledger').protect(fn);
-    const live = new Alias(stack, 'Live', { aliasName: 'live', version: fn.currentVersion as IVersion });
-    api(stack, how === 'itself' ? fn : (live as IFunction), HttpMethod.POST);
-    expect(() => synth(stack)).not.toThrow();
+  const ways: Readonly<Record<string, (fn: LambdaFunction) => IFunction>> = {
+    itself: (fn) => fn,
+    'by a version': (fn) => fn.currentVersion as IFunction,
+    'by an alias': (fn) =>
+      new Alias(fn.stack, 'Live', { aliasName: 'live', version: fn.currentVersion as IVersion }) as IFunction,
+  };
+  describe.each(Object.entries(ways))('to a function, %s,', (_way, reached) => {
+    it('is content where it is protected', () => {
+      const stack = newStack();
+      Aspects.of(stack).add(new ProtectedRoutes());
+      const fn = newFunction(stack, 'Orders');
+      new IdempotencyLedger(stack, 'Ledger').protect(fn);
+      api(stack, reached(fn), HttpMethod.POST);
+      expect(() => synth(stack)).not.toThrow();
+    });
+
+    it('fails where it is not', () => {
+      const stack = newStack();
+      Aspects.of(stack).add(new ProtectedRoutes());
+      api(stack, reached(newFunction(stack, 'Orders')), HttpMethod.POST);
+      expect(() => synth(stack)).toThrow(/behind it is Test\/Orders\/Resource/);
+    });
   });
 
   it('finds the function in another stack', () => {
@@ -76,6 +97,45 @@ it('an exemption without a reason is none', () => {
   expect(() => new ProtectedRoutes().exempt('POST /orders', ' ')).toThrow(
     /POST \/orders is exempt without a reason/,
   );
+});
+
+it('a route that leads here or there is protected where both are', () => {
+  const leadsTo = (protectBoth: boolean) => {
+    const stack = newStack();
+    Aspects.of(stack).add(new ProtectedRoutes());
+    const ledger = new IdempotencyLedger(stack, 'Ledger');
+    const [here, there] = [newFunction(stack, 'Here'), newFunction(stack, 'There')];
+    ledger.protect(here);
+    if (protectBoth) ledger.protect(there);
+    const isNew = new CfnCondition(stack, 'IsNew', {
+      expression: Fn.conditionEquals(Aws.REGION, 'eu-west-1'),
+    });
+    const api = new CfnApi(stack, 'Api', { name: 'x', protocolType: 'HTTP' });
+    const { ref } = new CfnIntegration(stack, 'Integration', {
+      ...{ apiId: api.ref, integrationType: 'AWS_PROXY', payloadFormatVersion: '2.0' },
+      integrationUri: Fn.conditionIf(isNew.logicalId, here.functionArn, there.functionArn).toString(),
+    });
+    new CfnRoute(stack, 'Route', { apiId: api.ref, routeKey: 'POST /x', target: `integrations/${ref}` });
+    return () => synth(stack);
+  };
+  expect(leadsTo(true)).not.toThrow();
+  expect(leadsTo(false)).toThrow(/behind it is Test\/Here\/Resource, Test\/There\/Resource/);
+});
+
+it('an HTTP API’s default route takes every method, so it is not forgotten either', () => {
+  const stack = newStack();
+  Aspects.of(stack).add(new ProtectedRoutes());
+  const defaultIntegration = new HttpLambdaIntegration('Integration', newFunction(stack, 'Orders'));
+  new HttpApi(stack, 'Api', { defaultIntegration });
+  expect(() => synth(stack)).toThrow(/The route \$default is not protected: behind it is Test\/Orders/);
+});
+
+it('a web socket’s routes are no POSTs, whatever they are called', () => {
+  const stack = newStack();
+  Aspects.of(stack).add(new ProtectedRoutes());
+  const integration = new WebSocketLambdaIntegration('Integration', newFunction(stack, 'Chat'));
+  new WebSocketApi(stack, 'Api', { defaultRouteOptions: { integration } }).addRoute('POST', { integration });
+  expect(() => synth(stack)).not.toThrow();
 });
 
 describe('an API whose routes are no constructs', () => {

@@ -1,5 +1,5 @@
 import type { Stack } from 'aws-cdk-lib';
-import { Template } from 'aws-cdk-lib/assertions';
+import { Match, Template } from 'aws-cdk-lib/assertions';
 import { AwsSolutionsChecks } from 'cdk-nag';
 import { afterAll, describe, expect, it, vi } from 'vitest';
 import { referenceApp } from '../../lib/infra/reference/app.ts';
@@ -13,6 +13,13 @@ function templates(context: Readonly<Record<string, unknown>> = {}, environment:
 }
 
 const { app, state, ofState, ofService } = templates();
+
+/** What a function of the service is told by its deployment. */
+function variablesOf(template: Template, name: string): Readonly<Record<string, unknown>> {
+  const functions = Object.entries(template.findResources('AWS::Lambda::Function'));
+  const [, fn] = functions.find(([id]) => new RegExp(`^${name}[0-9A-F]{8}$`).test(id)) ?? [];
+  return fn?.['Properties'].Environment.Variables ?? {};
+}
 
 /** Without what changes with every edit of the code, and with nothing else. */
 function masked(template: Template): unknown {
@@ -84,6 +91,16 @@ describe('each function of the service may do what its code does', () => {
     ['health', []],
     ['audit', [...ledger('GetItem', 'Scan', 'UpdateItem'), ...stripe, 'lambda:InvokeFunction on audit']],
     [
+      'dispatch',
+      [
+        ...[...protects, ...rows('GetItem', 'PutItem'), ...stripe, 'dynamodb:ListStreams on *'],
+        ...['DescribeStream', 'GetRecords', 'GetShardIterator'].map(
+          (action) => `dynamodb:${action} on LedgerTable.stream`,
+        ),
+        ...['s3:ListBucket on LedgerFailedBatches', 's3:PutObject on LedgerFailedBatches/*'],
+      ],
+    ],
+    [
       'sweep',
       [
         ...[...protects, ...rows('GetItem', 'PutItem'), ...stripe],
@@ -152,6 +169,9 @@ describe('the API', () => {
     // Who is made anew is another tenant, to whom all keys are new.
     named.allResources('AWS::Cognito::UserPoolClient', { DeletionPolicy: 'Retain' });
     ofService.resourceCountIs('AWS::Cognito::UserPoolClient', 0);
+    for (const name of ['payments', 'orders', 'transfers', 'reads', 'operations']) {
+      expect(variablesOf(ofService, name)['TENANT_CLAIM']).toBe('client_id'); // A machine's token has no other name.
+    }
     const [authorizer] = Object.values(ofService.findResources('AWS::ApiGatewayV2::Authorizer'));
     expect(JSON.stringify(authorizer?.['Properties'].JwtConfiguration.Audience)).toMatch(
       /Tenantacme.*Tenantglobex/,
@@ -176,6 +196,9 @@ describe('the API', () => {
     [{ issuer: 'http://id.example.com', audience: 'a' }, /issuer is http:.*https:\/\/ URL/],
     [{ tenants: 'Acme Inc' }, /The tenant Acme Inc needs a name/],
     [{ tenants: 7 }, /tenants is 7; expected a list/],
+    [{ tenantClaim: 'org' }, /tenantClaim is org, and no issuer is named/],
+    [{ customerKey: 'yes' }, /customerKey is "yes"; expected true or false/],
+    [{ alarmEmail: '' }, /alarmEmail is ""; expected a text/],
   ])('refuses %j with a sentence', (context, why) => {
     expect(() => templates(context)).toThrow(why);
   });
@@ -191,6 +214,31 @@ it('mails alarms to whom they are for', () => {
   ofService.resourceCountIs('AWS::SNS::Topic', 0);
 });
 
+it('lets the functions that ask the provider ask another one, and leads alarms to the team’s own runbook', () => {
+  const own = templates({
+    stripeBaseUrl: 'https://stripe.example.com',
+    runbook: 'https://wiki/run',
+  }).ofService;
+  const functions = ['payments', 'orders', 'transfers', 'reads', 'webhook', 'dispatch', 'sweep', 'audit'];
+  const asking = functions.filter((name) => 'STRIPE_BASE_URL' in variablesOf(own, name));
+  expect(asking).toEqual(['orders', 'transfers', 'webhook', 'dispatch', 'sweep', 'audit']);
+  expect(asking.filter((name) => 'STRIPE_KEY_SECRET' in variablesOf(own, name))).toEqual(asking);
+  expect(variablesOf(own, 'audit')['STRIPE_BASE_URL']).toBe('https://stripe.example.com');
+  for (const { Properties } of Object.values(own.findResources('AWS::CloudWatch::Alarm'))) {
+    expect(Properties.AlarmDescription).toContain('Runbook: https://wiki/run#');
+  }
+});
+
+it('looks for duplicates in the log of each of the three POSTs', () => {
+  const [rule] = Object.values(ofService.findResources('AWS::CloudWatch::InsightRule'));
+  const text = JSON.stringify(rule?.['Properties'].RuleBody);
+  expect([...text.matchAll(/"Ref":"(\w+?)Logs/g)].map(([, name]) => name)).toEqual([
+    'payments',
+    'orders',
+    'transfers',
+  ]);
+});
+
 describe('secrets', () => {
   it('are named to the functions, and are in no template and no variable', () => {
     ofState.allResourcesProperties('AWS::SecretsManager::Secret', { GenerateSecretString: {} });
@@ -204,8 +252,29 @@ describe('secrets', () => {
 
   it('and all that is stored can be under a key of the account’s own', () => {
     const own = templates({ customerKey: 'true' }, { CDK_DEFAULT_REGION: 'eu-central-1' });
-    own.ofState.hasResourceProperties('AWS::KMS::Key', { EnableKeyRotation: true });
     expect(() => own.app.synth()).not.toThrow();
+    own.ofState.hasResourceProperties('AWS::KMS::Key', { EnableKeyRotation: true });
+    const key = { 'Fn::GetAtt': [Match.stringLikeRegexp('^Key'), 'Arn'] };
+    own.ofState.allResourcesProperties('AWS::SecretsManager::Secret', { KmsKeyId: key });
+    own.ofState.allResourcesProperties('AWS::DynamoDB::GlobalTable', {
+      Replicas: [Match.objectLike({ SSESpecification: { KMSMasterKeyId: key } })],
+    });
+    // Whoever reads rows, records or secrets has to open them; health has none.
+    const opens = [
+      'payments',
+      'orders',
+      'transfers',
+      'reads',
+      'operations',
+      'webhook',
+      'dispatch',
+      'sweep',
+      'audit',
+    ];
+    for (const name of [...opens, 'health']) {
+      const allowed = allowedTo(own.ofService, new RegExp(`^${name}[0-9A-F]{8}$`));
+      expect([name, allowed.includes('kms:Decrypt on Key')]).toEqual([name, name !== 'health']);
+    }
   });
 });
 
@@ -214,6 +283,7 @@ it('every function is the same kind of function', () => {
     Runtime: 'nodejs24.x',
     Architectures: ['arm64'],
     TracingConfig: { Mode: 'Active' },
+    Environment: { Variables: { NODE_OPTIONS: '--enable-source-maps' } },
   });
   const functions = Object.values(ofService.findResources('AWS::Lambda::Function'));
   ofService.resourceCountIs('AWS::Logs::LogGroup', functions.length + 1);

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { build, type Metafile } from 'esbuild';
 import { afterEach, describe, expect, it, vi } from 'vitest';
+import { eventOf } from './stage.ts';
 
 const STRIPE = ['LEDGER_TABLE', 'SERVICE_TABLE', 'STRIPE_KEY_SECRET'];
 
@@ -54,6 +55,34 @@ describe('a function', () => {
   it.each(Object.keys(NEEDS))('starts with what %s is told, and asks for nothing else', async (name) => {
     told(NEEDS[name] ?? []);
     expect(typeof (await started(name)).handler).toBe('function');
+  });
+
+  it('limits how often one tenant may ask where its operations stand, and nobody else for it', async () => {
+    told(NEEDS['operations'] ?? []);
+    vi.stubEnv('TENANT_CLAIM', 'client_id');
+    type Handler = (event: object) => Promise<{ readonly statusCode: number }>;
+    const { handler } = (await started('operations')) as { readonly handler: Handler };
+    const asked = (tenant: string) =>
+      handler(eventOf('GET', '/operations/{key}', '/operations/k-1', { tenant }));
+    const statuses = new Set<number>();
+    // Without an operation it is told so before any store is asked.
+    for (let calls = 0; calls < 50; calls += 1) statuses.add((await asked('shop-7')).statusCode);
+    expect([...statuses]).toEqual([400]);
+    const flood = await Promise.all(Array.from({ length: 1_000 }, () => asked('shop-7')));
+    expect(flood.map(({ statusCode }) => statusCode)).toContain(429);
+    expect((await asked('shop-8')).statusCode).toBe(400);
+  });
+
+  it.each(['NEW_KEYS_PER_MINUTE', 'OPEN_KEYS'])('the sentinel obeys %s, or does not start', async (name) => {
+    told(['LEDGER_TABLE']);
+    vi.stubEnv(name, 'many');
+    await expect(started('sentinel')).rejects.toThrow(`${name} is many; expected a whole number of keys`);
+  });
+
+  it('asks the provider where it is told to, or does not start', async () => {
+    told([...STRIPE, 'TENANT_CLAIM']);
+    vi.stubEnv('STRIPE_BASE_URL', 'stripe');
+    await expect(started('orders')).rejects.toThrow('STRIPE_BASE_URL is "stripe"');
   });
 
   const missing = Object.entries(NEEDS).flatMap(([name, needs]) =>

@@ -1,5 +1,6 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { Provider } from '../../lambdas/service/provider.ts';
+import { announced } from './announced.ts';
 import { MINUTE_MS, ORDER, onBothLedgers, START } from './stage.ts';
 import { DECLINED } from './stripe-server.ts';
 
@@ -38,6 +39,46 @@ describe('POST /orders', () => {
       expect(row.receipt).toBeUndefined();
       expect(stripe.requests).toHaveLength(1);
     });
+
+    it('keeps what Stripe does not take, and makes no receipt', async () => {
+      const { post, get, stripe } = stage();
+      const rejected = await post('/orders', { key: 'k-1', body: { ...ORDER, currency: 'KPW' } });
+      expect([rejected.status, rejected.body.code]).toEqual([422, 'charge_rejected']);
+      const row = (await get(`/orders/${rejected.body.id}`)).body;
+      expect(row).toMatchObject({ status: 'rejected', reason: 'currency_unknown' });
+      expect(row.receipt).toBeUndefined();
+      expect(stripe.charged()).toEqual([]);
+    });
+
+    it.each(['sweep', 'webhook'])(
+      'that was left behind its charge goes on from there a day later, by the %s',
+      async (by) => {
+        const { post, service, stripe, sweep, time, record } = stage();
+        const real = service.rows.created;
+        const created = vi.spyOn(service.rows, 'created').mockImplementation((row) => {
+          if (row.kind === 'receipt') throw new Error('out of memory');
+          return real(row);
+        });
+        await expect(post('/orders', { key: 'k-1', body: ORDER })).rejects.toThrow('out of memory');
+        created.mockRestore();
+        time.now = START + 24 * 60 * MINUTE_MS;
+        stripe.forgetKeys();
+        expect(await sweep()).toEqual({ unknown: 1 });
+        if (by === 'webhook') expect((await announced(stage())).status).toBe(200);
+        for (let looks = 0; looks < 4; looks += 1) {
+          time.now += 5 * MINUTE_MS;
+          await sweep();
+        }
+        expect((await record(NAME, 'k-1')).status).toBe('completed');
+        const ended = await post('/orders', { key: 'k-1', body: ORDER });
+        expect([ended.status, ended.body.charge]).toEqual([201, 'pi_1']);
+        expect(ended.body.receipt).toMatch(/^rcp_/);
+        // What the record knows already nobody is asked for; a webhook fetches its own charge before anything else.
+        const asked = stripe.requests.map(({ method, path }) => `${method} ${path}`);
+        const fetched = by === 'webhook' ? ['GET /v1/payment_intents/pi_1'] : [];
+        expect(asked).toEqual(['POST /v1/payment_intents', ...fetched]);
+      },
+    );
 
     it('goes on with the next retry where the answer to the charge was lost', async () => {
       const { post, stripe, time } = stage();

@@ -1,4 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import { CHARGE_REQUESTED, deliveries } from '../../lambdas/service/operations.ts';
+import { NotExecuted } from '../../lib/index.ts';
 import { MINUTE_MS, ORDER, onBothLedgers, START } from './stage.ts';
 import { DECLINED } from './stripe-server.ts';
 
@@ -25,6 +27,27 @@ describe('POST /payments', () => {
       expect(ended.headers).toMatchObject({ location: `/payments/${id}`, 'idempotent-replayed': 'true' });
       expect((await get(`/payments/${id}`)).body).toMatchObject(ended.body);
       expect(stripe.charged()).toHaveLength(1);
+    });
+
+    it('is replayed for a week, counted from its end', async () => {
+      const { post, dispatch, time } = stage();
+      await post('/payments', { key: 'k-1', body: ORDER });
+      time.now += MINUTE_MS;
+      await dispatch(NAME, 'k-1');
+      const { headers } = await post('/payments', { key: 'k-1', body: ORDER });
+      expect(Date.parse(headers['idempotency-expires'] ?? '')).toBe(START + MINUTE_MS + 7 * DAY_MS);
+    });
+
+    it('is not sent to Stripe by a delivery whose time is up', async () => {
+      const { post, service, record, stripe } = stage();
+      await post('/payments', { key: 'k-1', body: ORDER });
+      const { pk, operationId } = await record(NAME, 'k-1');
+      const row = { kind: 'payment', tenant: 'shop-7', id: 'pay_1', operationRef: pk, status: 'pending' };
+      const payload = { row: { ...row, createdAt: START, ...ORDER }, operationId, request: ORDER };
+      const call = { key: 'x', signal: AbortSignal.abort(), operationRef: pk, tenant: 'shop-7' };
+      const delivering = deliveries(service)[CHARGE_REQUESTED]?.deliver({ payload } as never, call as never);
+      await expect(delivering).rejects.toThrow(NotExecuted);
+      expect(stripe.requests).toEqual([]);
     });
 
     it('puts into the charge what leads back to the record', async () => {

@@ -41,6 +41,10 @@ describe('what a caller may see', () => {
       expect(stripe.charged()).toHaveLength(2);
     });
 
+    it('is nothing under an id that is longer than a key may be', async () => {
+      expect((await stage().get(`/orders/${'x'.repeat(3_000)}`)).status).toBe(404);
+    });
+
     it('is refused to a request without a tenant', async () => {
       await expect(stage().get('/orders/ord_1', ' ')).rejects.toThrow('TENANT_CLAIM');
     });

@@ -40,6 +40,10 @@ describe('the body of a charge', () => {
       ['a customer of two lines', { ...ORDER, customerId: 'a\nb' }, ['#/customerId']],
       ['half a character', '{"customerId":"\\ud800","amount":1,"currency":"EUR"}', ['#/customerId']],
       ['too much to say', { ...ORDER, description: 'x'.repeat(201) }, ['#/description']],
+      ['a long customer', { ...ORDER, customerId: 'x'.repeat(65) }, ['#/customerId']],
+      ['a long reference', { ...ORDER, reference: 'x'.repeat(65) }, ['#/reference']],
+      ['a long payment method', { ...ORDER, paymentMethod: `pm_${'x'.repeat(65)}` }, ['#/paymentMethod']],
+      ['a payment method with more in it', { ...ORDER, paymentMethod: 'pm_a&b=c' }, ['#/paymentMethod']],
       [
         'what every object has',
         '{"customerId":"a","amount":1,"currency":"EUR","constructor":1}',
@@ -54,6 +58,12 @@ describe('the body of a charge', () => {
     it('may have what Stripe takes at the most, in any currency of the list', async () => {
       const body = { customerId: 'c', amount: 99_999_999, currency: 'JPY', description: 'ä'.repeat(200) };
       expect((await stage().post('/transfers', { key: 'k-1', body })).status).toBe(201);
+    });
+
+    it('may come in base64, as API Gateway sends what it takes for binary', async () => {
+      const body = Buffer.from(JSON.stringify({ ...ORDER, reference: 'ü' })).toString('base64');
+      const paid = await stage().post('/transfers', { key: 'k-1', body, isBase64Encoded: true });
+      expect([paid.status, paid.body.reference]).toEqual([201, 'ü']);
     });
 
     it('is answered briefly however many fields nobody knows', async () => {

@@ -1,5 +1,6 @@
+import { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { describe, expect, it } from 'vitest';
-import { type Row, RowEndedOtherwise } from '../../lambdas/service/rows.ts';
+import { dynamoDbRows, type Row, RowEndedOtherwise } from '../../lambdas/service/rows.ts';
 import { ORDER, onBothLedgers, START } from './stage.ts';
 
 const PENDING: Row = {
@@ -26,5 +27,36 @@ describe('a row', () => {
       );
       expect(await rows.read('payment', 'shop-7', 'pay_1')).toEqual(PAID);
     });
+
+    it('that was declined is not declined for another reason', async () => {
+      const { rows } = stage().service;
+      const declined: Row = { ...PENDING, status: 'declined', code: 'expired_card' };
+      await rows.end(declined);
+      await expect(rows.end({ ...declined, code: 'lost_card' })).rejects.toThrow(RowEndedOtherwise);
+      expect(await rows.read('payment', 'shop-7', 'pay_1')).toEqual(declined);
+    });
+  });
+});
+
+describe('the rows of a table', () => {
+  const sent: object[] = [];
+  const client = new DynamoDBClient({ region: 'eu-central-1' });
+  client.middlewareStack.add(
+    () =>
+      async ({ input }) => {
+        sent.push(input);
+        return { output: { $metadata: {} }, response: {} };
+      },
+    { step: 'initialize' },
+  );
+  const rows = dynamoDbRows('rows', client);
+
+  it('are read as they are: whoever has just been answered looks for the row', async () => {
+    await rows.read('order', 'shop-7', 'ord_1');
+    expect(sent.at(-1)).toMatchObject({ ConsistentRead: true });
+  });
+
+  it('are made only where there is none: a second one would start what has ended anew', () => {
+    expect(rows.created(PENDING)).toMatchObject({ Put: { ConditionExpression: 'attribute_not_exists(pk)' } });
   });
 });

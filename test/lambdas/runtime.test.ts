@@ -3,6 +3,7 @@ import { optionalVariable, variable } from '../../lambdas/runtime/environment.ts
 import { objectReader } from '../../lambdas/runtime/failed-objects.ts';
 import { goingOn } from '../../lambdas/runtime/go-on.ts';
 import { invokedAgain } from '../../lambdas/runtime/invoked-again.ts';
+import { quotaOf } from '../../lambdas/runtime/quota.ts';
 
 describe('a backstop whose time ends', () => {
   const context = { invokedFunctionArn: 'arn:aws:lambda:eu-central-1:111122223333:function:backstop:live' };
@@ -74,6 +75,18 @@ describe('a variable', () => {
     expect(() => variable({ LEDGER_TABLE: ' ' }, 'LEDGER_TABLE', 'a name')).toThrow('LEDGER_TABLE is empty');
     expect(optionalVariable({ STRIPE_BASE_URL: '' }, 'STRIPE_BASE_URL')).toBeUndefined();
   });
+});
+
+it.each([
+  [{}, undefined],
+  [{ NEW_KEYS_PER_MINUTE: '600' }, { newKeysPerMinute: 600 }],
+  [{ OPEN_KEYS: '50', NEW_KEYS_PER_MINUTE: '' }, { openKeys: 50 }],
+  [
+    { NEW_KEYS_PER_MINUTE: '600', OPEN_KEYS: '50' },
+    { newKeysPerMinute: 600, openKeys: 50 },
+  ],
+])('the quota of %j is what it says', (environment, quota) => {
+  expect(quotaOf(environment)).toEqual(quota);
 });
 
 describe('a function that failed', () => {

@@ -52,6 +52,7 @@ export interface Request {
   readonly key: string;
   readonly body?: unknown;
   readonly tenant?: string;
+  readonly isBase64Encoded?: boolean;
 }
 
 export interface Told {
@@ -191,7 +192,7 @@ export function eventOf(
   method: string,
   route: string,
   path: string,
-  { key, body, tenant = 'shop-7' }: Partial<Request>,
+  { key, body, tenant = 'shop-7', isBase64Encoded = false }: Partial<Request>,
   pathParameters?: Record<string, string>,
 ): APIGatewayProxyEventV2 {
   const text = typeof body === 'string' || body === undefined ? body : JSON.stringify(body);
@@ -216,7 +217,7 @@ export function eventOf(
       authorizer: { jwt: { claims: { client_id: tenant }, scopes: null } },
     } as APIGatewayProxyEventV2['requestContext'],
     ...(text !== undefined && { body: text }),
-    isBase64Encoded: false,
+    isBase64Encoded,
   };
 }
 

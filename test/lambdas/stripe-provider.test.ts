@@ -1,6 +1,9 @@
+import Stripe from 'stripe';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { OutcomeUncertain } from '../../lambdas/service/provider.ts';
 import { remembered } from '../../lambdas/service/secrets.ts';
+import { readFailure } from '../../lambdas/service/stripe-errors.ts';
+import { intentParams } from '../../lambdas/service/stripe-intents.ts';
 import { stripeProvider } from '../../lambdas/service/stripe-provider.ts';
 import { NotExecuted } from '../../lib/index.ts';
 import { ORDER, providerOf, START } from './stage.ts';
@@ -22,7 +25,7 @@ describe('a charge by Stripe', () => {
   });
   afterEach(() => stripe.close());
 
-  it.each<Mishap>(['rate-limited', 'unauthorized'])(
+  it.each<Mishap>(['rate-limited', 'unauthorized', 'forbidden'])(
     'was not made where Stripe answers %s',
     async (mishap) => {
       stripe.mishaps.push(mishap);
@@ -34,6 +37,38 @@ describe('a charge by Stripe', () => {
     const nobody = await stripeServer(() => START);
     await nobody.close();
     await expect(providerOf(nobody).charge(ORDER, PURPOSE, call())).rejects.toThrow(NotExecuted);
+  });
+
+  it.each([
+    ['ECONNREFUSED', NotExecuted],
+    ['ENOTFOUND', NotExecuted],
+    ['EAI_AGAIN', NotExecuted],
+    ['ETIMEDOUT', OutcomeUncertain],
+    ['ECONNRESET', OutcomeUncertain],
+    [undefined, OutcomeUncertain],
+  ])('whose connection ended with %s throws what is known of it', (code, what) => {
+    const detail = Object.assign(new Error('no connection'), { code });
+    const error = new Stripe.errors.StripeConnectionError({
+      message: 'x',
+      type: 'api_error',
+      detail,
+    } as never);
+    expect(() => readFailure(error)).toThrow(what);
+  });
+
+  it('that was declined is not searched for when its answer is repeated', async () => {
+    const body = { ...ORDER, paymentMethod: DECLINED };
+    const first = await providerOf(stripe).charge(body, PURPOSE, call());
+    expect(await providerOf(stripe).charge(body, PURPOSE, call())).toEqual(first);
+    expect(stripe.requests.map(({ method }) => method)).toEqual(['POST', 'POST']);
+  });
+
+  it('is asked for with all that brings it back to its operation, and with nobody to confirm it', () => {
+    expect(intentParams({ ...ORDER, description: 'Shoes' }, PURPOSE)).toEqual({
+      ...{ amount: 1_250, currency: 'eur', description: 'Shoes', payment_method: 'pm_card_visa' },
+      ...{ confirm: true, error_on_requires_action: true, allowed_payment_method_types: ['card'] },
+      metadata: { ...PURPOSE, customerId: 'cus_ann', reference: 'invoice 7' },
+    });
   });
 
   it('was not made where there was no time for it, or no key', async () => {

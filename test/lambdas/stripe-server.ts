@@ -19,7 +19,8 @@ export type Mishap =
   | 'rate-limited'
   | 'lock-timeout'
   | 'key-in-use'
-  | 'unauthorized';
+  | 'unauthorized'
+  | 'forbidden';
 
 interface Intent {
   readonly id: string;
@@ -197,6 +198,7 @@ const TURNED_AWAY: Partial<Record<Mishap, Answer>> = {
   'lock-timeout': failure(429, 'invalid_request_error', 'lock_timeout'),
   'key-in-use': failure(409, 'idempotency_error', 'idempotency_key_in_use'),
   unauthorized: failure(401, 'invalid_request_error'),
+  forbidden: failure(403, 'invalid_request_error'),
 };
 
 function failure(status: number, type: string, code?: string): Answer {

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { MINUTE_MS, ORDER, onBothLedgers } from './stage.ts';
 import { DECLINED, type Mishap } from './stripe-server.ts';
 
@@ -27,7 +27,26 @@ describe('POST /transfers', () => {
       expect((await get(`/transfers/${declined.body.id}`)).body).toMatchObject({ status: 'declined' });
     });
 
-    it.each<Mishap>(['rate-limited', 'unauthorized'])(
+    it('keeps what Stripe does not take', async () => {
+      const { post, get } = stage();
+      const body = { ...ORDER, currency: 'KPW' };
+      const rejected = await post('/transfers', { key: 'k-1', body });
+      expect([rejected.status, rejected.body.code]).toEqual([422, 'charge_rejected']);
+      expect((await get(`/transfers/${rejected.body.id}`)).body).toMatchObject({ status: 'rejected' });
+    });
+
+    it('throws a fault of its own, so that Lambda counts it, and charges nobody again for it', async () => {
+      const { post, service, stripe, sweep, time } = stage();
+      const end = vi.spyOn(service.rows, 'end').mockRejectedValueOnce(new TypeError('no such table'));
+      await expect(post('/transfers', { key: 'k-1', body: ORDER })).rejects.toThrow('no such table');
+      end.mockRestore();
+      time.now += MINUTE_MS;
+      expect(await sweep()).toEqual({ settled: 1 });
+      expect((await post('/transfers', { key: 'k-1', body: ORDER })).status).toBe(201);
+      expect(stripe.charged()).toHaveLength(1);
+    });
+
+    it.each<Mishap>(['rate-limited', 'unauthorized', 'forbidden'])(
       'may be sent again at once where Stripe was %s and so charged nothing',
       async (mishap) => {
         const { post, stripe, record } = stage();
@@ -101,6 +120,17 @@ describe('POST /transfers', () => {
       time.now += 5 * MINUTE_MS;
       expect(await sweep()).toEqual({ rescheduled: 1 });
       expect((await record(NAME, 'k-1')).status).toBe('unknown');
+    });
+
+    it('ends as declined where Stripe has given up on it', async () => {
+      const { post, sweep, stripe, time } = stage();
+      stripe.mishaps.push('processing');
+      await post('/transfers', { key: 'k-1', body: ORDER });
+      for (const intent of stripe.intents) intent.status = 'canceled';
+      time.now += 5 * MINUTE_MS;
+      expect(await sweep()).toEqual({ settled: 1 });
+      const ended = await post('/transfers', { key: 'k-1', body: ORDER });
+      expect([ended.status, ended.body.reason]).toEqual([402, 'canceled']);
     });
 
     it('stays unknown while Stripe has not decided, and ends as Stripe decides', async () => {

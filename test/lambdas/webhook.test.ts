@@ -1,31 +1,12 @@
-import { createHmac } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import type { ApiAnswer } from '../../lambdas/service/answers.ts';
 import { rotatingSignature } from '../../lambdas/service/secrets.ts';
 import { stripeWebhook } from '../../lambdas/service/stripe-webhook.ts';
-import { eventOf, MINUTE_MS, ORDER, onBothLedgers, type Stage, type Told, toldIn } from './stage.ts';
+import { announced, SECRET, signed } from './announced.ts';
+import { MINUTE_MS, ORDER, onBothLedgers, toldIn } from './stage.ts';
 import { DECLINED } from './stripe-server.ts';
 
 const NAME = 'POST /transfers';
-const SECRET = 'whsec_current';
-
-function signed(body: string, now: number, secret = SECRET) {
-  const time = Math.floor(now / 1_000);
-  const digest = createHmac('sha256', secret).update(`${time}.${body}`).digest('hex');
-  const event = eventOf('POST', '/webhooks/stripe', '/webhooks/stripe', { body });
-  return { ...event, headers: { ...event.headers, 'stripe-signature': `t=${time},v1=${digest}` } };
-}
-
-/** What Stripe sends about its newest intent. */
-async function announced(
-  { service, stripe, time }: Stage,
-  { type = 'payment_intent.succeeded', secret = SECRET } = {},
-): Promise<Told> {
-  const verify = rotatingSignature(async () => JSON.stringify(['whsec_old', SECRET]), service.clock);
-  const event = { id: `evt_${stripe.intents.length}`, type, data: { object: stripe.intents.at(-1) } };
-  const request = signed(JSON.stringify(event), time.now, secret);
-  return toldIn((await stripeWebhook(service, verify)(request)) as ApiAnswer);
-}
 
 describe('POST /webhooks/stripe', () => {
   onBothLedgers((stage) => {
@@ -52,12 +33,28 @@ describe('POST /webhooks/stripe', () => {
       expect((await post('/transfers', { key: 'k-1', body })).status).toBe(402);
     });
 
-    it('asks for the operation itself where the event is about a charge of another', async () => {
+    it('settles it also by the event that tells of a declined card', async () => {
       const { post, record, stripe } = stage();
+      const body = { ...ORDER, paymentMethod: DECLINED };
+      stripe.mishaps.push('lost-after-charge');
+      await post('/transfers', { key: 'k-1', body });
+      await announced(stage(), { type: 'payment_intent.payment_failed' });
+      expect((await record(NAME, 'k-1')).status).toBe('completed');
+    });
+
+    it.each([
+      ['another', {}],
+      // As of a key that had expired and was used again.
+      ['an earlier one under the same key', { operationId: 'op-0' }],
+    ])('asks for the operation itself where the event is about a charge of %s', async (_, earlier) => {
+      const { post, record, stripe, service } = stage();
       stripe.mishaps.push('lost-before-charge');
       await post('/transfers', { key: 'k-1', body: ORDER });
       const { pk, operationId } = await record(NAME, 'k-1');
-      await post('/transfers', { key: 'k-2', body: ORDER });
+      const purpose = { operationRef: pk, operationId: 'op-1', tenant: 'shop-7', ...earlier };
+      const given = { key: 'x', signal: new AbortController().signal };
+      if ('operationId' in earlier) await service.provider.charge(ORDER, purpose, given);
+      else await post('/transfers', { key: 'k-2', body: ORDER });
       const [other] = stripe.intents;
       if (!other) throw new TypeError('There is no charge.');
       const verify = rotatingSignature(async () => SECRET, stage().service.clock);

@@ -2,7 +2,7 @@ import { RemovalPolicy } from 'aws-cdk-lib';
 import { AccessLogFormat } from 'aws-cdk-lib/aws-apigateway';
 import {
   HttpApi,
-  HttpMethod,
+  type HttpMethod,
   HttpNoneAuthorizer,
   HttpStage,
   LogGroupLogDestination,
@@ -67,5 +67,3 @@ export function createApi(scope: Construct, { authorizer }: Tenancy, routes: rea
   });
   return api;
 }
-
-export { HttpMethod };

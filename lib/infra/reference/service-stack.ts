@@ -8,8 +8,9 @@ import {
   Stack,
   type StackProps,
 } from 'aws-cdk-lib';
+import { HttpMethod } from 'aws-cdk-lib/aws-apigatewayv2';
 import { SnsAction } from 'aws-cdk-lib/aws-cloudwatch-actions';
-import { type Function as LambdaFunction, RecursiveLoop } from 'aws-cdk-lib/aws-lambda';
+import type { Function as LambdaFunction } from 'aws-cdk-lib/aws-lambda';
 import type { Secret } from 'aws-cdk-lib/aws-secretsmanager';
 import { Topic } from 'aws-cdk-lib/aws-sns';
 import { EmailSubscription } from 'aws-cdk-lib/aws-sns-subscriptions';
@@ -17,7 +18,7 @@ import { IdempotentFunction } from '../function.ts';
 import { Observability } from '../observability.ts';
 import { Reconciliation } from '../reconciliation.ts';
 import { statement } from '../statement.ts';
-import { createApi, HttpMethod, type Route } from './api.ts';
+import { createApi, type Route } from './api.ts';
 import type { Settings } from './settings.ts';
 import type { StateStack } from './state-stack.ts';
 import { tenancy } from './tenants.ts';
@@ -35,7 +36,6 @@ interface Needs {
   readonly rows?: Rows;
   readonly stripe?: boolean;
   readonly environment?: Readonly<Record<string, string>>;
-  readonly recursiveLoop?: RecursiveLoop;
 }
 
 /** The reference service, and all of the layer around it. */
@@ -75,12 +75,7 @@ export class ServiceStack extends Stack {
       ledger,
       dispatch: this.fn('dispatch', background),
       sweep: this.fn('sweep', background),
-      audit: this.fn('audit', {
-        rows: [],
-        stripe: true,
-        timeout: Duration.minutes(15),
-        recursiveLoop: RecursiveLoop.ALLOW,
-      }),
+      audit: this.fn('audit', { rows: [], stripe: true, timeout: Duration.minutes(15) }),
       completes: [orders],
     });
     const { runbook, alarmEmail } = settings;
@@ -122,13 +117,12 @@ export class ServiceStack extends Stack {
   }
 
   private fn(name: string, needs: Needs = {}): LambdaFunction {
-    const { timeout, rows, stripe = false, environment, recursiveLoop } = needs;
+    const { timeout, rows, stripe = false, environment } = needs;
     const { rows: table, stripeKey } = this.#state;
     const fn = new IdempotentFunction(this, name, {
       entry: fileURLToPath(new URL(`../../../lambdas/${name}/index.ts`, import.meta.url)),
       ...(timeout && { timeout }),
       ...(environment && { environment }),
-      ...(recursiveLoop && { recursiveLoop }),
     });
     if (rows) fn.addEnvironment('SERVICE_TABLE', table.tableName);
     if (rows && rows.length > 0) {
@@ -147,7 +141,7 @@ export class ServiceStack extends Stack {
     return fn;
   }
 
-  /** By its name: the value is read when the function starts, and is in no template and no variable. */
+  /** By its ARN: the value is read when it is first needed, and is in no template and no variable. */
   private reads(fn: LambdaFunction, secret: Secret, variable: string): void {
     fn.addEnvironment(variable, secret.secretArn);
     fn.addToRolePolicy(statement(['secretsmanager:GetSecretValue'], [secret.secretArn]));

@@ -7,7 +7,7 @@ export interface Settings {
   readonly issuer: Issuer | undefined;
   /** The tenants that get a client of their own, where the stack makes the pool. */
   readonly tenants: readonly string[];
-  /** A key of the account's own for everything that is stored. */
+  /** A key of the account's own for the tables, the bucket and the secrets. */
   readonly customerKey: boolean;
   /** Who is told of an alarm. */
   readonly alarmEmail: string | undefined;
@@ -29,7 +29,6 @@ export function settingsOf({ node }: App): Settings {
   const issuer = text('issuer', node.tryGetContext('issuer'));
   const audience = list('audience', node.tryGetContext('audience'));
   const tenants = list('tenants', node.tryGetContext('tenants'));
-  const key: unknown = node.tryGetContext('customerKey') ?? false;
   if ((issuer === undefined) !== (audience.length === 0)) {
     throw new InvalidArgument(
       'issuer and audience belong together: a token of that issuer for somebody else must not pass. Give both (-c issuer=https://… -c audience=…) or neither.',
@@ -46,11 +45,16 @@ export function settingsOf({ node }: App): Settings {
       `The tenant ${tenant} needs a name of 2 to 31 small letters, digits and hyphens.`,
     );
   }
-  const tenantClaim = text('tenantClaim', node.tryGetContext('tenantClaim')) ?? 'sub';
+  const tenantClaim = text('tenantClaim', node.tryGetContext('tenantClaim'));
+  if (issuer === undefined && tenantClaim !== undefined) {
+    throw new InvalidArgument(
+      `tenantClaim is ${tenantClaim}, and no issuer is named; the clients of the stack's own pool are told by client_id. Name the issuer as well, or leave it out.`,
+    );
+  }
   return {
-    issuer: issuer === undefined ? undefined : { url: issuer, audience, tenantClaim },
+    issuer: issuer === undefined ? undefined : { url: issuer, audience, tenantClaim: tenantClaim ?? 'sub' },
     tenants: tenants.length > 0 ? tenants : ['acme', 'globex'],
-    customerKey: key === true || key === 'true',
+    customerKey: flag('customerKey', node.tryGetContext('customerKey')),
     alarmEmail: text('alarmEmail', node.tryGetContext('alarmEmail')),
     runbook: text('runbook', node.tryGetContext('runbook')),
     stripeBaseUrl: text('stripeBaseUrl', node.tryGetContext('stripeBaseUrl')),
@@ -60,6 +64,14 @@ export function settingsOf({ node }: App): Settings {
 function text(name: string, value: unknown): string | undefined {
   if (value === undefined || (typeof value === 'string' && value !== '')) return value;
   throw new InvalidArgument(`The context value ${name} is ${JSON.stringify(value)}; expected a text.`);
+}
+
+/** From the command line it is a text. Anything else than yes or no would be a no that nobody meant. */
+function flag(name: string, value: unknown): boolean {
+  if (value === undefined) return false;
+  if (value === true || value === 'true') return true;
+  if (value === false || value === 'false') return false;
+  throw new InvalidArgument(`The context value ${name} is ${JSON.stringify(value)}; expected true or false.`);
 }
 
 /** From the command line it is one text with commas. */
