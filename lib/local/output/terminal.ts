@@ -25,8 +25,9 @@ export function terminalReporter({ write, colour }: TerminalOptions): Reporter {
     if (text === '') return;
     if (kind === 'metric') {
       // A sweep that finds nothing says so every minute.
-      if (lastMeasured.get(source) === text) return;
-      lastMeasured.set(source, text);
+      const what = `${source} ${text.replace(/[\d.]+/g, '')}`;
+      if (lastMeasured.get(what) === text) return;
+      lastMeasured.set(what, text);
     }
     const time = paint(new Date(at).toTimeString().slice(0, 8), GREY);
     const code = kind === 'metric' ? GREY : LEVEL_COLOURS[level];
@@ -41,7 +42,38 @@ export function jsonReporter(write: (text: string) => void): Reporter {
 
 function textOf({ kind, message, fields = {} }: Report): string {
   if (kind === 'metric') return measured(fields['metrics']);
-  return [message, ...Object.entries(fields).flatMap(shownField)].join(' ').trim();
+  if (kind === 'access') return requested(fields) ?? message;
+  const named = BARE.flatMap((name) => shown(fields[name]));
+  const others = Object.entries(fields).flatMap(([name, value]) => shownField(name, value, message));
+  return [message, ...named, ...others].join(' ').trim();
+}
+
+/** What everybody knows by its look. */
+const BARE = ['operation', 'tenant', 'operationRef'] as const;
+
+/** Said already by the line itself. */
+const SAID = new Set<string>(['timestamp', 'logger', 'level', 'message', ...BARE]);
+
+function shownField(name: string, value: unknown, message: string): string[] {
+  if (SAID.has(name) || value === message) return [];
+  return shown(value).map((text) => `${name}=${text}`);
+}
+
+function shown(value: unknown): string[] {
+  if (value === undefined || value === null || value === '' || value === '-') return [];
+  return [typeof value === 'string' ? value : JSON.stringify(value)];
+}
+
+/** One request, if the log's format has what is needed to say it briefly. */
+function requested({
+  route,
+  status,
+  latencyMs,
+  ...rest
+}: Readonly<Record<string, unknown>>): string | undefined {
+  if (route === undefined || status === undefined) return undefined;
+  const errors = ['integrationError', 'authorizerError'].flatMap((name) => shown(rest[name]));
+  return [status, route, ...(latencyMs === undefined ? [] : [`${latencyMs} ms`]), ...errors].join(' ');
 }
 
 /** `api.idempotency.reserve.created.count` says in a terminal no more than `reserve.created`. */
@@ -57,14 +89,6 @@ function measured(metrics: unknown): string {
 
 function rounded(value: unknown): string {
   return typeof value === 'number' ? String(Math.round(value * 100) / 100) : String(value);
-}
-
-/** Said already by the line itself. */
-const SAID = new Set(['timestamp', 'logger', 'level', 'message']);
-
-function shownField([name, value]: [string, unknown]): string[] {
-  if (SAID.has(name) || value === undefined || value === null || value === '') return [];
-  return [`${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`];
 }
 
 /** What a function logs may be anything: no control characters of its reach the terminal. */
