@@ -1,11 +1,9 @@
-import { mkdtempSync, rmSync } from 'node:fs';
 import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DynamoDBClient, ListTablesCommand } from '@aws-sdk/client-dynamodb';
 import { build } from 'esbuild';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { stage } from '../functions/stage.ts';
+import { stage, temporaryFolder } from '../functions/stage.ts';
 import { scene } from './stage.ts';
 
 describe('what is not here', () => {
@@ -90,8 +88,7 @@ it('closes with requests under way and connections open', async () => {
 });
 
 it('a function’s own clients find their services, and nothing else', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'oncekey-sdk-'));
-  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const folder = temporaryFolder();
   await build({
     stdin: { contents: HANDLER, resolveDir: process.cwd() },
     bundle: true,

@@ -1,19 +1,13 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { folderObjects } from '../../../lib/local/aws/folder-objects.ts';
 import { memoryObjects } from '../../../lib/local/aws/memory-objects.ts';
 import { BucketUnknown, type ObjectStoreOptions } from '../../../lib/local/aws/objects.ts';
 import type { ObjectStore } from '../../../lib/local/ports.ts';
 import { objectsIn } from '../../../lib/reconcile/failed-batch.ts';
+import { temporaryFolder } from '../functions/stage.ts';
 import { bucket, NOW } from './stage.ts';
-
-function temporaryFolder(): string {
-  const folder = mkdtempSync(join(tmpdir(), 'oncekey-objects-'));
-  onTestFinished(() => rmSync(folder, { recursive: true }));
-  return folder;
-}
 
 type Create = (options: ObjectStoreOptions) => ObjectStore;
 
