@@ -97,7 +97,9 @@ export function startEnvironment(options: EnvironmentOptions): EnvironmentProces
       try {
         take(chunk);
       } catch {
-        kill('SIGKILL'); // Its own code has written into our pipe: nothing that it says can be relied on.
+        // Its own code has written into our pipe: nothing that it says can be relied on.
+        channel.destroy();
+        kill('SIGKILL');
       }
     });
     channel.on('error', () => {}); // It was killed while it was written to; 'close' follows.

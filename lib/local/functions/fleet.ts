@@ -1,15 +1,18 @@
 import type { FunctionModel } from '../model.ts';
 import type { Invoked, Report } from '../ports.ts';
-import type { EnvironmentProcess, Outcome, Started } from './environment-process.ts';
-import { exited, summaryOf, timedOut } from './lambda-errors.ts';
+import { type Failed, failedStart, invokedOf, late } from './answers.ts';
+import type { EnvironmentProcess, Outcome } from './environment-process.ts';
+import { errorPayload, summaryOf } from './lambda-errors.ts';
 import type { FleetLimits } from './pool-limits.ts';
 import type { Timers } from './timers.ts';
 
 /** How many processes of all functions there may be. */
-export interface Room {
+interface Room {
   /** Whether one more may be started. A function that has none always may: it would wait for ever on the others. */
   take(first: boolean): boolean;
   leave(): void;
+  /** One has nothing to do: another function may need its place more. */
+  offer(): void;
 }
 
 export interface FleetOptions {
@@ -22,7 +25,7 @@ export interface FleetOptions {
   readonly limits: FleetLimits;
 }
 
-export interface Request {
+interface Request {
   readonly id: string;
   readonly event: string;
 }
@@ -77,12 +80,20 @@ export function fleet(options: FleetOptions): Fleet {
   }
 
   function mayStart(): boolean {
-    return members.size < limits.maxEnvironments && room.take(members.size === 0);
+    const count = alive().length;
+    return count < limits.maxEnvironments && room.take(count === 0);
   }
 
   async function start(): Promise<void> {
     const startedAt = clock();
-    const process = options.start();
+    let process: EnvironmentProcess;
+    try {
+      process = options.start();
+    } catch (error) {
+      failStart((id) => failedStart({ kind: 'fatal', payload: errorPayload(error) }, id));
+      room.leave();
+      return;
+    }
     const member: Member = { process, isDoomed: false, idleSince: 0, stayIdle: () => {} };
     members.add(member);
     starting += 1;
@@ -101,8 +112,8 @@ export function fleet(options: FleetOptions): Fleet {
     } else {
       doom(member);
       failStart((id) => (isLate ? late(id, limits.initMs) : failedStart(started, id)));
+      serve();
     }
-    serve();
   }
 
   /** The request that made it start is told, as Lambda tells its invoker; without one, only the log is. */
@@ -141,7 +152,6 @@ export function fleet(options: FleetOptions): Fleet {
     answer(waiting, invoked);
     if (outcome.kind === 'returned' || outcome.kind === 'threw') rest(member);
     else doom(member);
-    serve();
   }
 
   /** Nothing of it has run: it waits in front, for the next environment. */
@@ -158,6 +168,8 @@ export function fleet(options: FleetOptions): Fleet {
     member.idleSince = clock();
     member.stayIdle = timers.after(limits.idleMs, () => doom(member));
     idle.push(member);
+    serve();
+    if (idle.includes(member)) room.offer();
   }
 
   function doom(member: Member): void {
@@ -205,7 +217,7 @@ export function fleet(options: FleetOptions): Fleet {
       });
     },
     async prewarm() {
-      if (!isClosed && members.size === 0 && mayStart()) await start();
+      if (!isClosed && alive().length === 0 && mayStart()) await start();
     },
     idleSince: () => idle[0]?.idleSince,
     endIdlest() {
@@ -228,32 +240,6 @@ export function fleet(options: FleetOptions): Fleet {
       await Promise.all([...members].map(({ process }) => process.ended));
     },
   };
-}
-
-type Failed = Extract<Invoked, { kind: 'failed' }>;
-
-function late(requestId: string, limitMs: number): Failed {
-  return { kind: 'failed', error: 'Timeout', payload: timedOut(requestId, limitMs) };
-}
-
-function failedStart(started: Started, requestId: string): Failed {
-  if (started.kind === 'fatal') return { kind: 'failed', error: 'Unhandled', payload: started.payload };
-  const how = started.kind === 'gone' ? started.how : 'signal: killed';
-  return { kind: 'failed', error: 'Crash', payload: exited(requestId, how) };
-}
-
-function invokedOf(outcome: Outcome, requestId: string): Invoked {
-  switch (outcome.kind) {
-    case 'returned':
-      return { kind: 'returned', payload: outcome.payload };
-    case 'threw':
-    case 'fatal':
-      return { kind: 'failed', error: 'Unhandled', payload: outcome.payload };
-    case 'gone':
-      return { kind: 'failed', error: 'Crash', payload: exited(requestId, outcome.how) };
-    default:
-      return outcome satisfies never;
-  }
 }
 
 function remove<T>(list: T[], item: T): void {

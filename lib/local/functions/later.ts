@@ -1,5 +1,6 @@
 import type { FunctionModel } from '../model.ts';
 import type { Invoked, Queues, Report } from '../ports.ts';
+import type { Failed } from './answers.ts';
 import { summaryOf } from './lambda-errors.ts';
 import type { Timers } from './timers.ts';
 
@@ -32,7 +33,6 @@ interface Errand {
   last?: Failed;
 }
 
-type Failed = Extract<Invoked, { kind: 'failed' }>;
 type Condition = 'RetriesExhausted' | 'EventAgeExceeded';
 
 /** A minute after the first failure, two after the second. */
@@ -43,6 +43,7 @@ const THROTTLED_MS = 1_000;
 const THROTTLED_MAX_MS = 5 * 60_000;
 
 export function laterQueue({ clock, timers, queues, invoke, tell }: LaterQueueOptions): LaterQueue {
+  const errands = new Set<Errand>();
   const waits = new Set<() => void>();
   let isClosed = false;
 
@@ -57,7 +58,10 @@ export function laterQueue({ clock, timers, queues, invoke, tell }: LaterQueueOp
     }
     errand.invocations += 1;
     errand.throttles = 0;
-    if (invoked.kind === 'returned') return;
+    if (invoked.kind === 'returned') {
+      errands.delete(errand);
+      return;
+    }
     errand.last = invoked;
     const retryMs = RETRY_MS[Math.min(errand.invocations, RETRY_MS.length) - 1];
     if (retryMs === undefined || errand.invocations > model.later.retries)
@@ -82,6 +86,7 @@ export function laterQueue({ clock, timers, queues, invoke, tell }: LaterQueueOp
 
   function discard(errand: Errand, condition: Condition): void {
     const { model, requestId } = errand;
+    errands.delete(errand);
     const queue = model.later.onFailure?.queue;
     if (queue !== undefined) queues.send(queue, recordOf(errand, condition, clock()));
     const where = queue === undefined ? 'lost, for it has no on-failure destination' : `kept in ${queue}`;
@@ -91,16 +96,26 @@ export function laterQueue({ clock, timers, queues, invoke, tell }: LaterQueueOp
     });
   }
 
+  function drop({ model, requestId }: Errand): void {
+    tell(model.name, 'warn', 'an event was dropped: the cloud is closed', { requestId });
+  }
+
   return {
     add(model, requestId, event) {
       const errand = { model, requestId, event, since: clock(), invocations: 0, throttles: 0 };
-      if (isClosed) tell(model.name, 'warn', 'an event was dropped: the cloud is closed', { requestId });
-      else void attempt(errand);
+      if (isClosed) {
+        drop(errand);
+        return;
+      }
+      errands.add(errand);
+      void attempt(errand);
     },
     close() {
       isClosed = true;
       for (const cancel of waits) cancel();
+      for (const errand of errands) drop(errand);
       waits.clear();
+      errands.clear();
     },
   };
 }

@@ -1,8 +1,8 @@
 import type { Readable } from 'node:stream';
 import { StringDecoder } from 'node:string_decoder';
 
-/** CloudWatch takes events of up to 256 KB since long ago; whoever writes more in one line meant something else. */
-export const LINE_MAX_CHARS = 256 * 1024;
+/** 256 KB is what CloudWatch took of one event for years: more in one line was meant for something else. */
+const LINE_MAX_CHARS = 256 * 1024;
 
 /** Every line that a process writes, with its last one also if it has no end. Of a longer one, the beginning. */
 export function eachLine(source: Readable, take: (line: string) => void, maxChars = LINE_MAX_CHARS): void {

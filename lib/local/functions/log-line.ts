@@ -33,10 +33,11 @@ function metricIn({ _aws: aws, ...members }: Fields): Told | undefined {
   if (!Array.isArray(directives)) return undefined;
   const metricNames = directives.flatMap((directive) => listIn(directive, 'Metrics').map(nameOf));
   const dimensionNames = directives.flatMap((directive) => listIn(directive, 'Dimensions').flat());
-  const metrics = pick(members, metricNames);
-  const dimensions = pick(members, dimensionNames);
+  const metrics = pick(members, metricNames, isMeasured);
+  const dimensions = pick(members, dimensionNames, () => true);
   if (Object.keys(metrics).length === 0) return undefined;
-  const isProperty = ([name]: [string, unknown]) => !(name in metrics) && !(name in dimensions);
+  const isProperty = ([name]: [string, unknown]) =>
+    !Object.hasOwn(metrics, name) && !Object.hasOwn(dimensions, name);
   const properties = Object.fromEntries(Object.entries(members).filter(isProperty));
   const namespaces = directives.map((directive) => fieldsOf(directive)['Namespace']);
   const message = Object.entries(metrics).map(([name, value]) => `${name}=${JSON.stringify(value)}`);
@@ -48,9 +49,13 @@ function metricIn({ _aws: aws, ...members }: Fields): Told | undefined {
   };
 }
 
-function pick(members: Fields, names: readonly unknown[]): Fields {
-  const found = names.filter((name) => typeof name === 'string' && Object.hasOwn(members, name));
-  return Object.fromEntries(found.map((name) => [name, members[String(name)]]));
+function pick(members: Fields, names: readonly unknown[], isWanted: (value: unknown) => boolean): Fields {
+  const isNamed = ([name, value]: [string, unknown]) => names.includes(name) && isWanted(value);
+  return Object.fromEntries(Object.entries(members).filter(isNamed));
+}
+
+function isMeasured(value: unknown): boolean {
+  return [value].flat().every((one) => typeof one === 'number');
 }
 
 function nameOf(metric: unknown): unknown {

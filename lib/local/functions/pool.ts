@@ -58,7 +58,7 @@ export function functionPool(options: FunctionPoolOptions): FunctionPool {
       tell(name, level, message, fields);
     return {
       model,
-      fleet: fleet({ model, start, room: { take, leave }, clock, timers, tell: tellOf, limits }),
+      fleet: fleet({ model, start, room: { take, leave, offer }, clock, timers, tell: tellOf, limits }),
     };
   }
 
@@ -93,6 +93,10 @@ export function functionPool(options: FunctionPoolOptions): FunctionPool {
 
   function leave(): void {
     processes -= 1;
+    offer();
+  }
+
+  function offer(): void {
     for (const { fleet } of runners.values()) fleet.serve();
   }
 

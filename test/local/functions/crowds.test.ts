@@ -74,7 +74,7 @@ it('gives every function one environment, however many the others have', async (
   returned(await first);
 });
 
-it('starts no second environment for a function before the place of another is free', async () => {
+it('waits for its own environment where there is no place for a second one', async () => {
   const { pool, stay, go, told } = staying({ maxProcesses: 2, maxEnvironments: 2 });
   const [one, other] = [stay('f'), stay('g')];
   await told('staying');
@@ -83,6 +83,19 @@ it('starts no second environment for a function before the place of another is f
   go();
   expect(returned(await second)).toBe(returned(await one));
   returned(await other);
+});
+
+it('starts a second environment as soon as another function leaves its place', async () => {
+  const { pool, stay, folder, told } = staying({ maxProcesses: 2, maxEnvironments: 2 });
+  void stay('f');
+  const g = pool.invoke('g', JSON.stringify({ until: `${folder}/g may go` }));
+  await Promise.all([told('staying', 'f'), told('staying', 'g')]);
+  const [busy] = pool.pids('f');
+  const second = pool.invoke('f', '{}');
+  writeFileSync(`${folder}/g may go`, '');
+  returned(await g);
+  expect(returned(await second)).not.toBe(busy);
+  expect(pool.pids('g')).toEqual([]);
 });
 
 it('ends an environment that was idle for long, and starts another when it is needed', async () => {

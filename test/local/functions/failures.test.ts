@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { failure, isAlive, MEETING, returned, stage, TIMEOUT_MS } from './stage.ts';
+import { failure, isAlive, MEETING, returned, stage, TIMEOUT_MS, temporaryFolder } from './stage.ts';
 
 /** Does what the event says. */
 const OBEDIENT = `
@@ -64,7 +64,7 @@ describe('a handler that is out of time', () => {
       console.log('initialising');
       while (!existsSync(process.env.GO)) await new Promise((resolve) => setTimeout(resolve, 5));
       ${OBEDIENT}`;
-    const go = `/tmp/oncekey-go-${process.pid}-${Math.random()}`;
+    const go = `${temporaryFolder()}/go`;
     const { pool, timers, told } = stage(
       { f: { code, environment: { GO: go } } },
       { initMs: 11, waitMs: 22 },
@@ -186,7 +186,7 @@ describe('a module that cannot be loaded', () => {
       appendFileSync(process.env.LOG, process.pid + ' ');
       if (readFileSync(process.env.LOG, 'utf8').split(' ').length < 4) throw new Error('not yet');
       export const handler = async () => 'at last';`;
-    const log = `/tmp/oncekey-inits-${process.pid}-${Math.random()}`;
+    const log = `${temporaryFolder()}/log`;
     writeFileSync(log, '');
     const { pool, call } = stage({ f: { code, environment: { LOG: log } } });
     for (const tries of [1, 2]) {
@@ -250,5 +250,11 @@ describe('a module that cannot be loaded', () => {
     });
     await call();
     await told('initialising');
+  });
+
+  it('because nobody could say where its endpoints are is what the request is told', async () => {
+    const { pool } = stage({ f: OBEDIENT }, { endpoints: new RangeError('not listening yet') });
+    const answers = await Promise.all([pool.invoke('f', '{}'), pool.invoke('f', '{}')]);
+    expect(answers.map(failure)).toMatchObject(Array(2).fill({ errorMessage: 'not listening yet' }));
   });
 });

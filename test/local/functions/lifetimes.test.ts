@@ -1,9 +1,8 @@
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { lineOf, startChild } from '../../support/children.ts';
-import { failure, isAlive, modelOf, stage } from './stage.ts';
+import { failure, isAlive, modelOf, stage, temporaryFolder } from './stage.ts';
 
 const HOLDING =
   'setInterval(() => {}, 2 ** 30); export const handler = () => new Promise(() => console.log("busy"));';
@@ -64,22 +63,18 @@ describe('a pool that is closed', () => {
   });
 
   it('leaves no timer and no folder', async () => {
-    const before = foldersOfPools();
-    const { pool, timers, told } = stage({ f: HOLDING, idle: 'export const handler = async () => {};' });
-    expect(foldersOfPools()).toHaveLength(before.length + 1);
-    void pool.invoke('f', '{}');
-    await pool.invoke('idle', '{}');
+    const code = 'export const handler = async () => process.env.LAMBDA_TASK_ROOT;';
+    const { pool, timers, told, call } = stage({ busy: HOLDING, f: code });
+    const taskRoot = String(await call());
+    void pool.invoke('busy', '{}');
     await told('busy');
+    expect(existsSync(taskRoot)).toBe(true);
     expect(timers.waiting.length).toBeGreaterThan(0);
     await pool.close();
     expect(timers.waiting).toEqual([]);
-    expect(foldersOfPools()).toEqual(before);
+    expect(existsSync(dirname(taskRoot))).toBe(false);
   });
 });
-
-function foldersOfPools(): readonly string[] {
-  return readdirSync(tmpdir()).filter((name) => name.startsWith('oncekey-functions-'));
-}
 
 describe('what a function has started', () => {
   it('ends with its environment, however that ends', async () => {
@@ -110,8 +105,12 @@ describe('what a function has started', () => {
 });
 
 it('an environment ends with the process that started it, though that was killed', async () => {
-  const codeDir = mkdtempSync(join(tmpdir(), 'oncekey-orphan-'));
-  onTestFinished(() => rmSync(codeDir, { recursive: true }));
+  const codeDir = temporaryFolder();
+  // Whoever is killed cannot clean up behind itself.
+  vi.stubEnv('TMPDIR', codeDir);
+  onTestFinished(() => {
+    vi.unstubAllEnvs();
+  });
   writeFileSync(join(codeDir, 'index.mjs'), HOLDING);
   const model = modelOf({ codeDir, timeoutMs: 900_000 });
   const parent = startChild(new URL('./pool-process.ts', import.meta.url), model);
@@ -122,8 +121,7 @@ it('an environment ends with the process that started it, though that was killed
 });
 
 it('a bundle in CommonJS is CommonJS, also inside a project of ES modules', async () => {
-  const project = mkdtempSync(join(tmpdir(), 'oncekey-project-'));
-  onTestFinished(() => rmSync(project, { recursive: true }));
+  const project = temporaryFolder();
   writeFileSync(join(project, 'package.json'), '{"type":"module"}');
   const codeDir = join(project, 'asset');
   const { call } = stage({ f: { code: '', codeDir: makeCommonJs(codeDir) } });

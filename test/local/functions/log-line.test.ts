@@ -39,6 +39,16 @@ describe('a line of a function', () => {
     expect(entered).toMatchObject({ kind: 'log', level: 'warn', message: 'replay', fields: { tenant: 't' } });
   });
 
+  it('with a metric that is no number has none, and keeps the text as a property', () => {
+    const _aws = {
+      CloudWatchMetrics: [{ Dimensions: [['toString']], Metrics: [{ Name: 'a' }, { Name: 'b' }] }],
+    };
+    const { kind, fields } = told(JSON.stringify({ _aws, a: [1, 2], b: 'much', constructor: 'c' }), 'info');
+    expect(kind).toBe('metric');
+    expect(fields).toMatchObject({ metrics: { a: [1, 2] }, dimensions: {} });
+    expect(fields?.['properties']).toEqual({ b: 'much', constructor: 'c' });
+  });
+
   it.each([
     ['{"level":"ERROR","message":"no","code":7}', 'error', 'no'],
     ['{"level":"warning","msg":"careful"}', 'warn', 'careful'],

@@ -33,7 +33,7 @@ export interface Stage {
   readonly queues: Queues;
   readonly folder: string;
   /** Resolves with the first report that has this in its message, past or to come. */
-  told(text: string): Promise<Report>;
+  told(text: string, source?: string): Promise<Report>;
   /** What the function f returned. */
   call(event?: unknown): Promise<unknown>;
 }
@@ -41,12 +41,13 @@ export interface Stage {
 interface StageOptions extends Partial<PoolLimits> {
   readonly timers?: Timers;
   readonly clock?: () => number;
-  readonly endpoints?: Readonly<Record<string, string>>;
+  /** An error is thrown. */
+  readonly endpoints?: Readonly<Record<string, string>> | Error;
 }
 
 /** A pool of functions with this code. Nothing of it is left when the test is over. */
 export function stage(models: Readonly<Record<string, string | Model>>, options: StageOptions = {}): Stage {
-  const folder = mkdtempSync(join(tmpdir(), 'oncekey-stage-'));
+  const folder = temporaryFolder();
   const reports: Report[] = [];
   const waiting = new Set<(report: Report) => void>();
   const report = (told: Report) => {
@@ -61,23 +62,23 @@ export function stage(models: Readonly<Record<string, string | Model>>, options:
     queues,
     report,
     ...options,
-    endpoints: () => options.endpoints ?? {},
+    endpoints: () => {
+      if (options.endpoints instanceof Error) throw options.endpoints;
+      return options.endpoints ?? {};
+    },
     models: Object.entries(models).map(([name, model]) => written(folder, name, model)),
   });
-  onTestFinished(async () => {
-    await pool.close();
-    rmSync(folder, { recursive: true });
-  });
+  onTestFinished(() => pool.close());
   return {
     pool,
     reports,
     timers,
     queues,
     folder,
-    told: (text) =>
+    told: (text, source) =>
       new Promise((resolve) => {
         const look = (told: Report) => {
-          if (!told.message.includes(text)) return;
+          if (!told.message.includes(text) || (source !== undefined && source !== told.source)) return;
           waiting.delete(look);
           resolve(told);
         };
@@ -86,6 +87,13 @@ export function stage(models: Readonly<Record<string, string | Model>>, options:
       }),
     call: async (event = {}) => returned(await pool.invoke('f', JSON.stringify(event))),
   };
+}
+
+/** Gone when the test is over. */
+export function temporaryFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'oncekey-test-'));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  return folder;
 }
 
 function written(folder: string, name: string, model: string | Model): FunctionModel {

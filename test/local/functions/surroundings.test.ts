@@ -64,7 +64,7 @@ describe('what a function writes', () => {
     };`;
     const { call, told, reports } = stage({ f: code }, { clock: () => 1_700_000_000_000 });
     await call();
-    await Promise.all(['m=3', 'of an error'].map(told));
+    await Promise.all([told('m=3'), told('of an error')]);
     const written = reports
       .filter(({ kind }) => kind !== 'platform')
       .map(({ at, source, ...report }) => report);
