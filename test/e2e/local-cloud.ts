@@ -32,6 +32,7 @@ export interface ShownRecord {
   readonly attempt: number;
   readonly open: boolean;
   readonly createdAt: string;
+  readonly dueAt?: string;
   readonly parkedAt?: string;
 }
 
