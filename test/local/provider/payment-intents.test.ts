@@ -174,6 +174,7 @@ describe('a request that makes no sense', () => {
     [`${FORM}&metadata[k]=${'v'.repeat(501)}`, undefined, 'metadata'],
     [`${FORM}&metadata[k][l]=v`, undefined, 'metadata[k]'],
     [`${FORM}&metadata=flat`, undefined, 'metadata'],
+    [`${FORM}&payment_method_types[]=klarna`, undefined, 'payment_method_types'],
     [`${FORM}&customer=cus_1`, 'resource_missing', 'customer'],
     [FORM.replace('pm_card_visa', 'pm_card_nobody'), 'resource_missing', 'payment_method'],
     [`${FORM}&amount[deep]=1`, undefined, undefined],

@@ -284,6 +284,35 @@ describe('a webhook', () => {
     expect(endpoint.deliveries).toEqual([]);
   });
 
+  it('of a request that a reset overtakes is not sent, and its charge is forgotten', async () => {
+    const { simulator, waiting, pass } = await tellingStage({ delayMs: 1_000 });
+    simulator.faults.set({ mode: 'slow', latencyMs: 500 });
+    const asking = chargeOnce(simulator, 'key-1');
+    await until(() => waiting().length === 2);
+    const resetting = simulator.reset();
+    pass(500);
+    await resetting;
+    expect((await asking).status).toBe(200);
+    pass(60_000);
+    expect([simulator.charges(), endpoint.deliveries, waiting()]).toEqual([[], [], []]);
+    simulator.faults.set({ mode: 'none' });
+    expect((await chargeOnce(simulator, 'key-1')).headers.get('idempotent-replayed')).toBeNull();
+    expect(simulator.charges()).toHaveLength(1);
+  });
+
+  it('waits for its turn in a burst, and no time of it counts against the endpoint', async () => {
+    const { simulator, waiting, pass, reports } = await tellingStage();
+    endpoint.statuses.push(...Array(32).fill(0));
+    await Promise.all(Array.from({ length: 40 }, (_, index) => chargeOnce(simulator, `key-${index}`)));
+    await delivered(32);
+    expect(waiting()).toEqual(Array(32).fill(20_000));
+    pass(20_000);
+    const told = await delivered(40);
+    expect(new Set(told.map(({ event }) => event.id)).size).toBe(40);
+    await until(() => waiting().length === 32);
+    expect(reports.filter(({ level }) => level === 'warn')).toHaveLength(32);
+  });
+
   it.each([
     [{ url: '/webhooks' }, 'webhooks.url'],
     [{ url: 'https://shop.example/webhooks' }, 'webhooks.url'],
