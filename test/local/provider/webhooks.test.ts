@@ -35,6 +35,12 @@ beforeEach(async () => {
 });
 afterEach(() => endpoint.close());
 
+function newFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'oncekey-provider-'));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  return folder;
+}
+
 /** With timers that go off when the test says so. */
 async function tellingStage(
   rest: Partial<WebhookSettings> = {},
@@ -248,31 +254,45 @@ describe('a webhook', () => {
     expect(endpoint.deliveries).toHaveLength(1);
   });
 
-  it('that nobody has taken is sent after a restart, to where it goes then', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'oncekey-provider-'));
-    onTestFinished(() => rmSync(folder, { recursive: true }));
-    endpoint.statuses.push(200, 500);
-    const before = await tellingStage({}, { folder });
-    await chargeOnce(before.simulator, 'key-1');
-    await delivered(1);
-    await chargeOnce(before.simulator, 'key-2');
-    const [, untaken] = await delivered(2);
-    await until(() => before.waiting().length === 1);
-    await before.simulator.close();
-    expect(before.waiting()).toEqual([]);
+  it.each(['at the start', 'later'])(
+    'that nobody has taken is sent after a restart, to where it goes then, which is said %s',
+    async (when) => {
+      const folder = newFolder();
+      endpoint.statuses.push(200, 500);
+      const before = await tellingStage({}, { folder });
+      await chargeOnce(before.simulator, 'key-1');
+      await delivered(1);
+      await chargeOnce(before.simulator, 'key-2');
+      const [, untaken] = await delivered(2);
+      await until(() => before.waiting().length === 1);
+      await before.simulator.close();
+      expect(before.waiting()).toEqual([]);
 
-    const { simulator } = await openStage({ folder });
-    expect(endpoint.deliveries).toHaveLength(2);
-    simulator.setWebhooks({ url: endpoint.url, secret: 'whsec_new' });
-    const [, , again] = await delivered(3);
-    expect(again?.event.id).toBe(untaken?.event.id);
-    const events = () => sdk(simulator).events.list({});
-    while ((await events()).data.some(({ pending_webhooks }) => pending_webhooks > 0));
-    await simulator.close();
-    const last = await openStage({ folder, webhooks: { url: endpoint.url, secret: 'whsec_new' } });
-    await chargeOnce(last.simulator, 'key-3');
-    await delivered(4);
-    expect(endpoint.deliveries[3]?.event.id).not.toBe(untaken?.event.id);
+      const webhooks = { url: endpoint.url, secret: 'whsec_new' };
+      const { simulator } = await openStage({ folder, ...(when === 'at the start' && { webhooks }) });
+      if (when === 'later') simulator.setWebhooks(webhooks);
+      const [, , again] = await delivered(3);
+      expect(again?.event.id).toBe(untaken?.event.id);
+      const events = () => sdk(simulator).events.list({});
+      while ((await events()).data.some(({ pending_webhooks }) => pending_webhooks > 0));
+      await simulator.close();
+      const last = await openStage({ folder, webhooks });
+      await chargeOnce(last.simulator, 'key-3');
+      await delivered(4);
+      expect(endpoint.deliveries[3]?.event.id).not.toBe(untaken?.event.id);
+    },
+  );
+
+  it('of a change that a reset overtakes on its way to disk is not sent', async () => {
+    const { simulator } = await tellingStage({}, { folder: newFolder() });
+    const asking = chargeOnce(simulator, 'key-1');
+    await until(() => simulator.intents().length === 1);
+    await simulator.reset();
+    expect((await asking).status).toBe(200);
+    await chargeOnce(simulator, 'key-2');
+    const [only] = await delivered(1);
+    expect(only?.event).toMatchObject({ request: { idempotency_key: 'key-2' } });
+    expect(endpoint.deliveries).toHaveLength(1);
   });
 
   it('is forgotten with a reset', async () => {
