@@ -2,7 +2,7 @@ import { requireApiKey } from './api-key.ts';
 import type { Books } from './books.ts';
 import type { Command, Outcome } from './command.ts';
 import { writeEntry } from './entries.ts';
-import type { Fault, FaultSwitch } from './fault-modes.ts';
+import { type Fault, type FaultSwitch, NO_FAULT } from './fault-modes.ts';
 import { decodeForm, type Params, paramsDigest } from './form.ts';
 import { idsOfEntry, randomLetters } from './ids.ts';
 import type { Journal } from './journal.ts';
@@ -48,6 +48,8 @@ export interface ApiOptions {
   readonly webhooks: WebhookSender;
   readonly waits: Pauses;
   readonly searchLagMs: () => number;
+  /** What is in the books and what is on disk are no longer the same for sure. */
+  readonly broken: (error: unknown) => void;
 }
 
 const KEY_LENGTH_MAX = 255;
@@ -92,12 +94,14 @@ export function stripeApi(options: ApiOptions): (request: ApiRequest) => Promise
     if (understood.charges && fault.mode === 'timeout-before-charge') {
       return { kind: 'silence', heldMs: fault.latencyMs };
     }
-    if (key === undefined) return carryOut(understood, request, params, fault);
-    inUse.add(key);
+    if (key !== undefined) inUse.add(key);
     try {
       return await carryOut(understood, request, params, fault);
+    } catch (error) {
+      options.broken(error);
+      throw error;
     } finally {
-      inUse.delete(key);
+      if (key !== undefined) inUse.delete(key);
     }
   }
 
@@ -124,17 +128,15 @@ export function stripeApi(options: ApiOptions): (request: ApiRequest) => Promise
     fault: Fault,
   ): Promise<Reply> {
     const books = options.books();
-    const isFaulty = understood.charges || fault.mode === 'slow';
-    const { mode, latencyMs } = isFaulty ? fault : ({ mode: 'none', latencyMs: 0 } as const);
-    const entry = enter(books, understood, request, params, mode);
-    const body = JSON.stringify(wireAnswer(entry.answer, books));
-    if (entry.isNew) await journal.append(writeEntry(entry.entry));
-    else await journal.settled();
-    await tellOf(entry.entry, books);
+    const { mode, latencyMs } = understood.charges || fault.mode === 'slow' ? fault : NO_FAULT;
+    const { entry, answer, isKept } = enter(books, understood, request, params, mode);
+    const body = JSON.stringify(wireAnswer(answer, books));
+    await (isKept ? journal.append(writeEntry(entry)) : journal.settled());
+    await tellOf(entry, books);
     if (mode === 'timeout-after-charge') return { kind: 'silence', heldMs: latencyMs };
     await waits.pause(latencyMs);
     const original = request.idempotencyKey ? { original: request.id } : {};
-    return { kind: 'answer', status: entry.answer.status, body, ...original };
+    return { kind: 'answer', status: answer.status, body, ...original };
   }
 
   /** Of a request without a key that changes nothing there is nothing to keep. */
@@ -144,7 +146,7 @@ export function stripeApi(options: ApiOptions): (request: ApiRequest) => Promise
     request: ApiRequest,
     params: Params,
     mode: Fault['mode'],
-  ): { readonly entry: Entry; readonly answer: Answer; readonly isNew: boolean } {
+  ): { readonly entry: Entry; readonly answer: Answer; readonly isKept: boolean } {
     const n = books.next();
     const now = clock();
     const key = keyOf(request);
@@ -160,13 +162,14 @@ export function stripeApi(options: ApiOptions): (request: ApiRequest) => Promise
       ...{ key, at: now, path: request.path, params: paramsDigest(params), request: request.id, answer },
     };
     const entry: Entry = { n, ...changes, ...(remembered && { remembered }) };
-    const isNew = remembered !== false || Object.keys(changes).length > 0;
-    if (isNew) books.enter(entry);
-    return { entry, answer, isNew };
+    const isKept = remembered !== false || Object.keys(changes).length > 0;
+    if (isKept) books.enter(entry);
+    return { entry, answer, isKept };
   }
 
   async function tellOf({ event }: Entry, books: Books): Promise<void> {
-    if (!event?.isSent) return;
+    // Of what a reset has forgotten meanwhile nobody is told.
+    if (!event?.isSent || options.books() !== books) return;
     const { id, type } = event;
     const told = webhooks.tell({ id, type, body: () => JSON.stringify(wireEvent(event, books)) });
     if (webhooks.beforeAnswer) await told;

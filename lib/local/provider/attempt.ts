@@ -1,7 +1,6 @@
 import { DECLINED, type Fate, requireCard } from './cards.ts';
 import { newEvent, type Outcome, type Scene, seconds, shownIntent } from './command.ts';
-import type { Charge, Intent, UsedCard } from './records.ts';
-import type { Failure } from './refusal.ts';
+import type { Charge, Failure, Intent, UsedCard } from './records.ts';
 
 export interface Confirming {
   readonly methodTypes?: readonly string[];

@@ -48,7 +48,7 @@ export interface FaultSwitch {
   draw(): Fault;
 }
 
-const NO_FAULT: Fault = { mode: 'none', latencyMs: 0 };
+export const NO_FAULT: Fault = { mode: 'none', latencyMs: 0 };
 
 export function faultSwitch(random: () => number): FaultSwitch {
   let current: Faults<FaultMode> = { mode: 'none', probability: 1 };

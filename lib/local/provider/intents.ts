@@ -57,7 +57,7 @@ export function createIntent(params: Params): Command {
   const confirming = readConfirming(read);
   const fixed = {
     ...{ amount, currency, metadata: read.metadata(), version: 0 },
-    methodTypes: read.list('payment_method_types') ?? confirming.methodTypes ?? automatic,
+    methodTypes: readTypes(read, 'payment_method_types') ?? confirming.methodTypes ?? automatic,
     ...texts(read, {
       description: 'description',
       receiptEmail: 'receipt_email',
@@ -163,7 +163,7 @@ function newCard(scene: Scene, name: string): UsedCard {
 function readConfirming(read: ParamReader) {
   read.oneOf('capture_method', ['automatic', 'automatic_async']);
   read.flag('use_stripe_sdk');
-  const methodTypes = read.list('allowed_payment_method_types');
+  const methodTypes = readTypes(read, 'allowed_payment_method_types');
   const nobodyToAsk = read.flag('error_on_requires_action') ?? false;
   const isOffSession = read.flag('off_session') ?? false;
   return {
@@ -171,6 +171,16 @@ function readConfirming(read: ParamReader) {
     ...(nobodyToAsk && { asksNobody: 'authentication_not_handled' as const }),
     ...(isOffSession && { asksNobody: 'authentication_required' as const }),
   };
+}
+
+/** All that can be paid with here is cards. */
+function readTypes(read: ParamReader, name: string): readonly string[] | undefined {
+  const types = read.list(name);
+  if (!types || types.includes('card')) return types;
+  throw invalidRequest(
+    `${name} is ${types.join(', ')}; the local payment provider has cards only, so card must be among them.`,
+    { param: name },
+  );
 }
 
 function readAutomatic(read: ParamReader): readonly string[] {

@@ -17,7 +17,7 @@ export class JournalUnreadable extends OncekeyError {
 }
 
 /** The disk refused, or somebody else writes to the same file. What was charged since cannot be proven. */
-export class JournalBroken extends OncekeyError {
+class JournalBroken extends OncekeyError {
   override readonly remedy = 'fix-deployment';
 }
 

@@ -1,5 +1,3 @@
-import type { Failure } from './refusal.ts';
-
 /*
  * What has happened, as it is kept. Nothing is ever changed: what changes has a next version, and whatever showed an object
  * once, an answer or an event, names the version that it showed.
@@ -13,7 +11,7 @@ export interface Versioned {
   readonly created: number;
 }
 
-export type IntentStatus =
+type IntentStatus =
   | 'requires_payment_method'
   | 'requires_confirmation'
   | 'requires_action'
@@ -25,6 +23,17 @@ export interface UsedCard {
   readonly id: string;
   /** Such as `pm_card_visa`. */
   readonly name: string;
+}
+
+/** What Stripe writes under `error`. The objects in it are written when it is answered. */
+export interface Failure {
+  readonly type: 'api_error' | 'card_error' | 'idempotency_error' | 'invalid_request_error';
+  readonly message: string;
+  readonly code?: string;
+  readonly declineCode?: string;
+  readonly param?: string;
+  readonly charge?: string;
+  readonly card?: UsedCard;
 }
 
 export interface Intent extends Versioned {

@@ -1,15 +1,4 @@
-import type { UsedCard } from './records.ts';
-
-/** What Stripe writes under `error`. The objects in it are written when it is answered. */
-export interface Failure {
-  readonly type: 'api_error' | 'card_error' | 'idempotency_error' | 'invalid_request_error';
-  readonly message: string;
-  readonly code?: string;
-  readonly declineCode?: string;
-  readonly param?: string;
-  readonly charge?: string;
-  readonly card?: UsedCard;
-}
+import type { Failure } from './records.ts';
 
 /** A request that is not carried out. `intent` is shown with the error, as it is. */
 export class Refusal extends Error {

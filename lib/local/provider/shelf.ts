@@ -22,7 +22,7 @@ export interface PageWanted<T> {
   readonly where?: (item: T) => boolean;
 }
 
-export interface Page<T> {
+interface Page<T> {
   /** Newest first. */
   readonly items: readonly T[];
   readonly hasMore: boolean;

@@ -30,7 +30,10 @@ export interface StripeSimulatorOptions {
 
 export interface StripeSimulator {
   readonly url: string;
-  /** Every charge that really happened, oldest first: money moved. Throws once that cannot be told for sure. */
+  /**
+   * Every charge that really happened, oldest first: money moved. The newest may be on their way to disk, and nobody has been
+   * answered about those. Throws once it cannot be told for sure.
+   */
   charges(): readonly MadeCharge[];
   /** As the API answers them, oldest first. */
   intents(): readonly ReturnType<typeof wireIntent>[];
@@ -84,10 +87,14 @@ export async function stripeSimulator(options: StripeSimulatorOptions): Promise<
     ...{ apiKey, clock, random, journal, faults, webhooks, waits },
     books: () => state.books,
     searchLagMs: () => state.searchLagMs,
+    broken: breakDown,
   });
 
   function failed(error: unknown): Reply {
-    breakDown(error);
+    const message = `The payment provider failed on a request: ${String(error)}`;
+    if (error !== state.broken) {
+      report({ at: clock(), source: 'provider', level: 'error', kind: 'platform', message });
+    }
     return refuse(brokenDown(), state.books);
   }
 
@@ -95,8 +102,11 @@ export async function stripeSimulator(options: StripeSimulatorOptions): Promise<
     port: options.port ?? 0,
     waits,
     newRequestId: () => `req_${randomLetters(random, 14)}`,
-    // Whatever is half done then, nobody is told of it.
-    answer: async (request) => (state.broken === undefined ? api(request) : failed(state.broken)),
+    answer: async (request) => {
+      // Nobody is told of what may not be so.
+      if (state.broken !== undefined) throw state.broken;
+      return api(request);
+    },
     refuse: (refusal) => refuse(refusal, state.books),
     failed,
     log({ id, method, path, idempotencyKey }, status, isReplay) {

@@ -1,5 +1,5 @@
 import { createHmac } from 'node:crypto';
-import { Agent, request } from 'node:http';
+import { Agent, type RequestOptions, request } from 'node:http';
 import type { Reporter } from '../ports.ts';
 import { pauses, type Timers } from './timers.ts';
 import { requireWebhookSettings, type WebhookSettings } from './webhook-settings.ts';
@@ -15,7 +15,7 @@ export interface WebhookSender {
   close(): void;
 }
 
-export interface ToldEvent {
+interface ToldEvent {
   readonly id: string;
   readonly type: string;
   body(): string;
@@ -70,7 +70,11 @@ export function webhookSender(options: WebhookSenderOptions): WebhookSender {
   async function post({ url, secret }: WebhookSettings, event: ToldEvent, signal: AbortSignal) {
     const body = event.body();
     const late = new AbortController();
-    const callOff = timers.after(ANSWER_TIMEOUT_MS, () => late.abort());
+    let callOff = () => {};
+    // Not while it waits for its turn.
+    function begin(): void {
+      callOff = timers.after(ANSWER_TIMEOUT_MS, () => late.abort());
+    }
     try {
       const headers = {
         'content-type': 'application/json; charset=utf-8',
@@ -78,7 +82,8 @@ export function webhookSender(options: WebhookSenderOptions): WebhookSender {
         'user-agent': 'Stripe/1.0 (+https://stripe.com/docs/webhooks)',
         'stripe-signature': signature(body, secret, Math.floor(clock() / 1_000)),
       };
-      const status = await send(url, headers, body, agent, AbortSignal.any([signal, late.signal]));
+      const options = { headers, agent, signal: AbortSignal.any([signal, late.signal]) };
+      const status = await send(url, body, options, begin);
       return status >= 200 && status < 300 ? 'taken' : `status ${status}`;
     } catch (error) {
       return late.signal.aborted ? `no answer in ${ANSWER_TIMEOUT_MS} ms` : String(error);
@@ -136,24 +141,19 @@ function newAgent(): Agent {
 }
 
 /** Stripe's scheme. Every delivery is signed anew, with its own time. */
-export function signature(body: string, secret: string, time: number): string {
+function signature(body: string, secret: string, time: number): string {
   return `t=${time},v1=${createHmac('sha256', secret).update(`${time}.${body}`).digest('hex')}`;
 }
 
 /** The status. What else is in the answer Stripe does not read. */
-function send(
-  url: string,
-  headers: Readonly<Record<string, string | number>>,
-  body: string,
-  agent: Agent,
-  signal: AbortSignal,
-): Promise<number> {
+function send(url: string, body: string, options: RequestOptions, begin: () => void): Promise<number> {
   return new Promise((resolve, reject) => {
-    const sent = request(url, { method: 'POST', headers, agent, signal }, (response) => {
+    const sent = request(url, { ...options, method: 'POST' }, (response) => {
       response.on('error', reject);
       response.on('end', () => resolve(response.statusCode ?? 0));
       response.resume();
     });
+    sent.on('socket', begin);
     sent.on('error', reject);
     sent.end(body);
   });

@@ -1,7 +1,6 @@
 import type { Books } from './books.ts';
 import { testCard } from './cards.ts';
-import type { Answer, Charge, Intent, ProviderEvent, Refund, Shown, UsedCard } from './records.ts';
-import type { Failure } from './refusal.ts';
+import type { Answer, Charge, Failure, Intent, ProviderEvent, Refund, Shown, UsedCard } from './records.ts';
 
 /*
  * Objects as Stripe writes them. What they say follows from the records alone, so that an answer that is repeated under its
