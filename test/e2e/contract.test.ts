@@ -80,7 +80,7 @@ describe.each(OPERATIONS)('POST %s on the local cloud', (path) => {
       headers: { authorization },
       body: '{}',
     });
-    expect([bare.status, (await bare.json()).code]).toEqual([400, 'key_missing']);
+    expect([bare.status, await bare.json()]).toMatchObject([400, { code: 'key_missing' }]);
     const malformed = await send(cloud, { ...newRequest(path), key: '"half' });
     expect([malformed.status, malformed.body['code']]).toEqual([400, 'key_malformed']);
   });
@@ -106,7 +106,7 @@ describe.each(OPERATIONS)('POST %s on the local cloud', (path) => {
     const request = newRequest(path);
     await final(request);
     const status = `/operations/${request.key}?operation=${encodeURIComponent(`POST ${path}`)}`;
-    expect(await (await get(status)).json()).toMatchObject({ status: 'completed' });
+    expect(await (await get(status)).json()).toMatchObject({ state: 'completed' });
     expect((await get(status, 'globex')).status).toBe(404);
   });
 

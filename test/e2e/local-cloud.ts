@@ -80,9 +80,10 @@ export async function startLocalCloud(...options: string[]): Promise<LocalCloud>
 export function launch(
   port: number | string,
   options: readonly string[],
+  environment: Readonly<Record<string, string>> = {},
 ): Pick<LocalCloud, 'child' | 'lines'> {
   const args = ['--disable-warning=ExperimentalWarning', 'bin/oncekey.ts', 'local', ...options];
-  const env = { ...process.env, PORT: String(port) };
+  const env = { ...process.env, PORT: String(port), ...environment };
   const child = spawn(process.execPath, args, { cwd: ROOT, env, stdio: ['ignore', 'pipe', 'pipe'] });
   const lines: string[] = [];
   for (const stream of [child.stdout, child.stderr]) {

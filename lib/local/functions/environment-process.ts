@@ -2,9 +2,9 @@ import { spawn } from 'node:child_process';
 import { extname } from 'node:path';
 import { Duplex } from 'node:stream';
 import { fileURLToPath } from 'node:url';
+import type { Timers } from '../timers.ts';
 import { frame, frameReader, type Invocation, type Word } from './frames.ts';
 import { eachLine } from './lines.ts';
-import type { Timers } from './timers.ts';
 
 /** `gone` without `began`: it never saw the request, and another may have it. */
 export type Outcome =

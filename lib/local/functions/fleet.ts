@@ -1,10 +1,10 @@
 import type { FunctionModel } from '../model.ts';
 import type { Invoked, Report } from '../ports.ts';
+import type { Timers } from '../timers.ts';
 import { type Failed, failedStart, invokedOf, late } from './answers.ts';
 import type { EnvironmentProcess, Outcome } from './environment-process.ts';
 import { errorPayload, summaryOf } from './lambda-errors.ts';
 import type { FleetLimits } from './pool-limits.ts';
-import type { Timers } from './timers.ts';
 
 /** How many processes of all functions there may be. */
 interface Room {

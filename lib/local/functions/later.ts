@@ -1,8 +1,8 @@
 import type { FunctionModel } from '../model.ts';
 import type { Invoked, Queues, Report } from '../ports.ts';
+import type { Timers } from '../timers.ts';
 import type { Failed } from './answers.ts';
 import { summaryOf } from './lambda-errors.ts';
-import type { Timers } from './timers.ts';
 
 /*
  * Lambda's queue of events that nobody waits for.

@@ -1,6 +1,7 @@
 import { createHash, randomUUID } from 'node:crypto';
 import type { FunctionModel } from '../model.ts';
 import type { Functions, Invoked, Queues, Report, Reporter } from '../ports.ts';
+import { realTimers, type Timers } from '../timers.ts';
 import { type EnvironmentProcess, startEnvironment } from './environment-process.ts';
 import { FunctionUnknown } from './errors.ts';
 import { type Fleet, fleet } from './fleet.ts';
@@ -10,7 +11,6 @@ import { EVENT_MAX_BYTES } from './limits.ts';
 import { told } from './log-line.ts';
 import { defaultLimits, type PoolLimits } from './pool-limits.ts';
 import { taskRoots } from './task-roots.ts';
-import { realTimers, type Timers } from './timers.ts';
 import { variablesOf } from './variables.ts';
 
 export interface FunctionPoolOptions extends Partial<PoolLimits> {

@@ -1,6 +1,7 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import type { ApiModel } from '../model.ts';
 import type { Functions, Reporter } from '../ports.ts';
+import { realTimers, type Timers } from '../timers.ts';
 import { type Access, accessReport, type Integration } from './access-log.ts';
 import { type Answer, ownAnswer } from './answer.ts';
 import type { Authorization, Authorize } from './authorization.ts';
@@ -11,7 +12,6 @@ import { readBody } from './request-body.ts';
 import { requestBytes } from './request-headers.ts';
 import { requestedPath } from './requested-path.ts';
 import { routeTable } from './routes.ts';
-import { systemTimers, type Timers } from './timers.ts';
 import { tokenBucket } from './token-bucket.ts';
 
 export interface HttpApiOptions {
@@ -40,7 +40,7 @@ interface Progress {
 /** API Gateway's HTTP API on this machine: one stage, `$default`, and functions behind every route. */
 export function httpApi(options: HttpApiOptions): RequestListener {
   const { api, functions, authorize, report } = options;
-  const { clock = Date.now, random = Math.random, timers = systemTimers } = options;
+  const { clock = Date.now, random = Math.random, timers = realTimers } = options;
   const routeOf = routeTable(api.routes);
   const admits = tokenBucket(api.throttle, clock);
   const integrate = integrations(functions, clock, timers);

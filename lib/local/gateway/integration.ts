@@ -1,8 +1,8 @@
 import type { Functions, Invoked } from '../ports.ts';
+import type { Timers } from '../timers.ts';
 import type { Integration } from './access-log.ts';
 import { type Answer, ownAnswer } from './answer.ts';
 import { InvalidResult, readResult } from './function-result.ts';
-import type { Timers } from './timers.ts';
 
 /** The longest that an HTTP API waits; no setting makes it longer. */
 const TIMEOUT_MS = 30_000;

@@ -1,6 +1,6 @@
 import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { systemTimers, type Timers } from './timers.ts';
+import { realTimers, type Timers } from '../timers.ts';
 
 export interface ListenOptions {
   /** 0 is any that is free. */
@@ -40,7 +40,7 @@ const HEADERS_MAX_BYTES = 64 * 1_024;
 
 /** A server that can be ended: no request is cut off within the grace, and no socket is left after it. */
 export async function listen(options: ListenOptions): Promise<Listening> {
-  const { port, listener, graceMs = GRACE_MS, timers = systemTimers } = options;
+  const { port, listener, graceMs = GRACE_MS, timers = realTimers } = options;
   const inFlight = new Set<object>();
   let whenIdle = () => {};
   const server = createServer({ maxHeaderSize: HEADERS_MAX_BYTES }, (request, response) => {

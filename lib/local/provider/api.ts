@@ -6,10 +6,10 @@ import { type Fault, type FaultSwitch, NO_FAULT } from './fault-modes.ts';
 import { decodeForm, type Params, paramsDigest } from './form.ts';
 import { idsOfEntry, randomLetters } from './ids.ts';
 import type { Journal } from './journal.ts';
+import type { Pauses } from './pauses.ts';
 import type { Answer, Entry, Remembered } from './records.ts';
 import { invalidRequest, keyInUse, keyReused, ownFailure, Refusal } from './refusal.ts';
 import { type Route, routeOf } from './routes.ts';
-import type { Pauses } from './timers.ts';
 import type { WebhookSender } from './webhooks.ts';
 import { wireAnswer, wireEvent } from './wire.ts';
 

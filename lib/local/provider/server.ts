@@ -3,8 +3,8 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import { InvalidArgument } from '../../core/errors.ts';
 import type { ApiRequest, Reply } from './api.ts';
+import type { Pauses } from './pauses.ts';
 import { invalidRequest, type Refusal } from './refusal.ts';
-import type { Pauses } from './timers.ts';
 import { API_VERSION } from './wire.ts';
 
 export interface ApiServer {

@@ -1,5 +1,6 @@
 import { InvalidArgument } from '../../core/errors.ts';
 import type { Reporter } from '../ports.ts';
+import type { Timers } from '../timers.ts';
 import { brokenDown, type Reply, refuse, stripeApi } from './api.ts';
 import { type Books, emptyBooks } from './books.ts';
 import { readEntry, writeEntry } from './entries.ts';
@@ -7,9 +8,9 @@ import { type FaultSwitch, faultSwitch } from './fault-modes.ts';
 import { randomLetters } from './ids.ts';
 import { fileJournal, memoryJournal } from './journal.ts';
 import { type MadeCharge, madeCharges } from './made-charges.ts';
+import { pauses } from './pauses.ts';
 import type { ProviderEvent } from './records.ts';
 import { apiServer } from './server.ts';
-import { pauses, type Timers } from './timers.ts';
 import type { WebhookSettings } from './webhook-settings.ts';
 import { webhookSender } from './webhooks.ts';
 import { wireEvent, wireIntent } from './wire.ts';

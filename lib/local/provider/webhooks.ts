@@ -1,7 +1,8 @@
 import { createHmac } from 'node:crypto';
 import { Agent, type RequestOptions, request } from 'node:http';
 import type { Reporter } from '../ports.ts';
-import { pauses, type Timers } from './timers.ts';
+import type { Timers } from '../timers.ts';
+import { pauses } from './pauses.ts';
 import { requireWebhookSettings, type WebhookSettings } from './webhook-settings.ts';
 
 export interface WebhookSender {

@@ -5,9 +5,9 @@ import { onTestFinished } from 'vitest';
 import { memoryQueues } from '../../../lib/local/functions/memory-queues.ts';
 import { type FunctionPool, functionPool } from '../../../lib/local/functions/pool.ts';
 import type { PoolLimits } from '../../../lib/local/functions/pool-limits.ts';
-import type { Timers } from '../../../lib/local/functions/timers.ts';
 import type { FunctionModel } from '../../../lib/local/model.ts';
 import type { Invoked, Queues, Report } from '../../../lib/local/ports.ts';
+import type { Timers } from '../../../lib/local/timers.ts';
 
 export const TIMEOUT_MS = 29_000;
 

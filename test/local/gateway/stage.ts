@@ -4,9 +4,9 @@ import { connect } from 'node:net';
 import { afterEach } from 'vitest';
 import { type HttpApiOptions, httpApi } from '../../../lib/local/gateway/http-api.ts';
 import { type Listening, listen } from '../../../lib/local/gateway/listen.ts';
-import type { Timers } from '../../../lib/local/gateway/timers.ts';
 import type { ApiModel } from '../../../lib/local/model.ts';
 import type { Functions, Invoked, Report } from '../../../lib/local/ports.ts';
+import type { Timers } from '../../../lib/local/timers.ts';
 
 export const NOW = Date.UTC(2030, 0, 15, 12, 30, 5);
 

@@ -1,5 +1,5 @@
 import { stripeSimulator } from '../../../lib/local/provider/simulator.ts';
-import { systemTimers } from '../../../lib/local/provider/timers.ts';
+import { realTimers } from '../../../lib/local/timers.ts';
 import { seededRandom } from '../../support/random.ts';
 
 /* A payment provider in a process of its own, which a test can kill. It prints its address. */
@@ -10,7 +10,7 @@ const { url } = await stripeSimulator({
   ...told,
   clock: Date.now,
   random: seededRandom(3),
-  timers: systemTimers,
+  timers: realTimers,
   report: () => undefined,
 });
 process.stdout.write(`${url}\n`);

@@ -6,7 +6,7 @@ import {
   type StripeSimulatorOptions,
   stripeSimulator,
 } from '../../../lib/local/provider/simulator.ts';
-import { systemTimers, type Timers } from '../../../lib/local/provider/timers.ts';
+import { realTimers, type Timers } from '../../../lib/local/timers.ts';
 import { seededRandom } from '../../support/random.ts';
 
 export const START = Date.UTC(2030, 0, 15, 12);
@@ -40,7 +40,7 @@ export async function openStage(options: Partial<StripeSimulatorOptions> = {}): 
     apiKey: API_KEY,
     clock: () => time.now,
     random: seededRandom(7),
-    timers: systemTimers,
+    timers: realTimers,
     report: (report) => void reports.push(report),
     ...options,
   });

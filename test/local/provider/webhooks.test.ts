@@ -146,7 +146,11 @@ describe('a webhook', () => {
     const { body, signature } = await first();
     leaving.abort();
     expect(await asking).toBe('lost');
-    const provider = stripeProvider({ apiKey: remembered(async () => API_KEY), baseUrl: simulator.url });
+    const provider = stripeProvider({
+      apiKey: remembered(async () => API_KEY),
+      baseUrl: simulator.url,
+      timeoutMs: 20_000,
+    });
     const hook = webhook<unknown, PaymentEvent>({
       ...{ ledger, clock, verify: stripeSignature({ secrets: [SECRET], clock }) },
       ...{ log: () => undefined, metrics: () => undefined },

@@ -1,15 +1,4 @@
-/** What happens later. A test lets it happen when it likes. */
-export interface Timers {
-  /** Calls back once, after so long. What it returns calls that off. */
-  after(ms: number, then: () => void): () => void;
-}
-
-export const systemTimers: Timers = {
-  after(ms, then) {
-    const timer = setTimeout(then, ms);
-    return () => clearTimeout(timer);
-  },
-};
+import type { Timers } from '../timers.ts';
 
 export interface Pauses {
   /** Whether the time passed; not if it was called off before, or is over for good. */
