@@ -226,6 +226,22 @@ for (const [name, ledgerOf] of Object.entries(ledgers)) {
       );
       expect(sent).toEqual(['charge']);
     });
+
+    it('leaves an outbox to the stream where it has no dispatcher, and after an hour to a person', async () => {
+      const { look, ledger, time } = world(ledgerOf);
+      const records = [await acceptedWith(ledger, charge(1)), await completedWith(ledger, charge(1))];
+      for (const record of records) {
+        const due = { shard: dueShard(record.pk), at: START, tries: 1, error: 'Error (ECONNREFUSED)' };
+        await ledger.watch(record as Accepted, due);
+        time.now = START + schedule.reconcileCapMs;
+        expect(await look(record.pk)).toBe('nothing');
+        expect(await ledger.read(record.pk)).toMatchObject({ due });
+        time.now += 1;
+        expect(await look(record.pk)).toBe('parked');
+        const parked = { parkedAt: time.now, tries: 1, error: 'no_dispatcher' };
+        expect(await ledger.read(record.pk)).toMatchObject({ status: record.status, due: parked });
+      }
+    });
   });
 
   describe(`a resolver on ${name}`, () => {
