@@ -184,20 +184,14 @@ for (const [name, ledgerOf] of Object.entries(bothLedgers(table))) {
 
     describe('day after day', () => {
       /** A provider that lists what it is asked for, as far back as it can; audits at 35 past midnight of the days after. */
-      function days({
-        since = 0,
-        rows,
-      }: {
-        readonly since?: number;
-        readonly rows?: () => DomainRow[];
-      } = {}) {
+      function days({ since = 0, rows }: { readonly since?: number; readonly rows?: DomainRow[] } = {}) {
         const listed: ProviderObject[] = [];
         const stage = world({
           provider: ({ from, to }) => {
             if (from < since) throw new TypeError('no');
             return listed.filter(({ at }) => at >= from && at < to);
           },
-          ...(rows && { rows }),
+          ...(rows && { rows: ({ from, to }) => rows.filter(({ at }) => at >= from && at < to) }),
         });
         const charged = (of: LedgerRecord, afterMs: number, more: Partial<ProviderObject> = {}) =>
           listed.push({
@@ -231,7 +225,7 @@ for (const [name, ledgerOf] of Object.entries(bothLedgers(table))) {
 
       it('two charges are found, too, when only a row of the second day says whose the first was', async () => {
         const rows: DomainRow[] = [];
-        const { ledger, reserve, charged, audited } = days({ rows: () => rows });
+        const { ledger, reserve, charged, audited } = days({ rows });
         const mine = await reserve();
         charged(mine, 0, { id: 'ch_first', operationRef: undefined });
         charged(mine, 17 * HOUR_MS);

@@ -143,6 +143,22 @@ for (const [name, ledgerOf] of Object.entries(ledgers)) {
       expect(dueOf(await ledger.read(mine.pk))).toMatchObject(parked);
     });
 
+    it('calls nothing watched that has changed while it looked', async () => {
+      const { ledger, reserve, logged } = world();
+      const mine = await reserve();
+      const raced: Ledger<unknown> = {
+        ...ledger,
+        unwatched: async () => ({ pks: [mine.pk], next: undefined }),
+        async watch(from, due, call) {
+          await completedBy(ledger, mine, outcomeAt(START));
+          return ledger.watch(from, due, call);
+        },
+      };
+      const quiet = { clock: () => START, log: (entry: LogEntry) => logged.push(entry), metrics: () => {} };
+      expect(await backstop({ ledger: raced, ...quiet })({}, {})).toEqual({ watched: 0, failed: 0 });
+      expect(logged).toEqual([]);
+    });
+
     it('begins anew with a place that this deployment does not have', async () => {
       const { ledger, reserve, search } = world({ segments: 2 });
       const { pk } = await reserve();

@@ -461,10 +461,10 @@ for (const [name, ledgerOf] of Object.entries(ledgers)) {
       }
     });
 
-    it('that names another step than the open one is no verdict on it', async () => {
+    it.each(['authorise', 'receipt'])('that names %s is no verdict on another step', async (named) => {
       const { abandoned, time, look, ledger } = world(ledgerOf, {
         effects: 'steps',
-        resolver: () => executed({ id: 'auth_1' }, 'authorise'),
+        resolver: () => executed({ id: 'auth_1' }, named),
       });
       const mine = await abandoned('steps');
       const authorised = movedRecord<InProgress>(await ledger.saveStep(mine, 'authorise', '1', START + 1));
