@@ -212,7 +212,7 @@ describe('a reservation', () => {
   });
 
   it('that the store cannot take is reported, and the others are watched all the same', async () => {
-    const { reserve, change, ledger, logged, quiet } = world();
+    const { reserve, change, ledger, logged, measured, quiet } = world();
     const [good, bad] = [await reserve(), await reserve()];
     const [unlucky, lucky] = [await change(bad.pk), await change(good.pk)];
     const broken: typeof ledger = {
@@ -228,6 +228,7 @@ describe('a reservation', () => {
     expect(logged).toContainEqual(
       expect.objectContaining({ decision: 'sentinel_failed', reason: 'StoreUnavailable' }),
     );
+    expect(measured.map(({ metrics }) => metrics)).toContainEqual({ 'store.error.count': 1 });
   });
 });
 
