@@ -47,28 +47,27 @@ export function paired<S extends Shift>(changes: readonly S[]): Pairing<S> {
   const stories = new Map<string, Story<S>>();
   for (const change of changes) {
     const { pk, before, after } = change;
-    if (before) learn(storyOf(stories, pk, before), before, undefined);
     if (after) learn(storyOf(stories, pk, after), after, change);
-    if (!before) continue;
-    const story = storyOf(stories, pk, before);
     // Also where the key starts anew: that an operation has made room for another is an end of it.
-    if (!after || !isSameAttempt(before, after)) story.endedUpTo = Math.max(story.endedUpTo, before.attempt);
+    if (before && !(after && isSameAttempt(before, after))) end(storyOf(stories, pk, before), before);
   }
   return told([...stories.values()]);
 }
 
-/** The images of both sides tell: what a change replaced was so as well. */
-function learn<S extends Shift>(story: Story<S>, shown: Shown, change: S | undefined): void {
+/** What it was before needs no learning: it stays true, or the change ends it. */
+function learn<S extends Shift>(story: Story<S>, shown: Shown, change: S): void {
   const { status, attempt, isDue } = shown;
   if (status !== 'in_progress') {
-    story.endedUpTo = Math.max(story.endedUpTo, attempt);
+    end(story, shown);
     return;
   }
-  story.endedUpTo = Math.max(story.endedUpTo, attempt - 1);
   if (isDue) story.watched.add(attempt);
-  if (!change) return;
   if (!change.before || !isSameAttempt(change.before, shown)) story.begun.add(attempt);
-  if (!story.running || attempt >= story.running.attempt) story.running = { attempt, change };
+  if (!story.running || attempt > story.running.attempt) story.running = { attempt, change };
+}
+
+function end<S extends Shift>(story: Story<S>, { attempt }: Shown): void {
+  story.endedUpTo = Math.max(story.endedUpTo, attempt);
 }
 
 function told<S extends Shift>(stories: readonly Story<S>[]): Pairing<S> {

@@ -22,7 +22,10 @@ import { dispatchReading, readStream, sentinelReading } from './stream-reader.ts
 
 export interface ReconciliationProps {
   readonly ledger: IdempotencyLedger;
-  /** Settles what is due. Default: one that frees, resumes and parks; resolvers need a function of your own with `sweeper()`. */
+  /**
+   * Settles what is due. Default: one that frees, resumes and parks; resolvers, and deliveries that are to be tried again, need
+   * a function of your own with `sweeper()`.
+   */
   readonly sweep?: LambdaFunction;
   /** Delivers what handlers emit, with `dispatcher()`. Needed as soon as one of them uses `once.emit`. */
   readonly dispatch?: LambdaFunction;

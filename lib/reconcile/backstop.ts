@@ -36,7 +36,9 @@ export interface BackstopState {
 }
 
 export interface BackstopResult {
+  /** Put where the sweep looks. */
   readonly watched: number;
+  /** Could not be read, or put there. Each is in the log, and measured. */
   readonly failed: number;
   /** Absent when the whole table was looked through. */
   readonly next?: BackstopState;
@@ -79,8 +81,9 @@ export function backstop<W>(
         return { watched, failed, next: { segment, ...(from !== undefined && { from }) } };
       const page = await ledger.unwatched({ index: segment, of: segments }, pageItems, from, { until });
       for (const pk of page.pks) {
-        if (await watch(pk, until)) watched += 1;
-        else failed += 1;
+        const result = await watch(pk, until);
+        if (result === 'watched') watched += 1;
+        if (result === 'failed') failed += 1;
       }
       from = page.next;
       if (from === undefined) segment += 1;
@@ -89,18 +92,19 @@ export function backstop<W>(
     }
   };
 
-  async function watch(pk: string, until: EpochMs): Promise<boolean> {
+  async function watch(pk: string, until: EpochMs): Promise<'watched' | 'left' | 'failed'> {
     try {
       const record = await ledger.read(pk, { until });
-      if (!record || !isOpen(record) || record.due) return true; // It has ended, or somebody watches it by now.
+      if (!record || !isOpen(record) || record.due) return 'left'; // It has ended, or somebody watches it by now.
       const placed = await ledger.watch(record, waitPlace(record, dueFrom(record)), { until });
-      if (placed.kind === 'fenced') return true;
+      if (placed.kind === 'fenced') return 'left';
       measure(record, { 'reconcile.scheduled.count': 1 });
       tell(record, 'warn', 'found_unwatched', { attempt: record.attempt });
-      return true;
+      return 'watched';
     } catch (error) {
+      measure(unread(pk), { 'reconcile.failed.count': 1 });
       tell(unread(pk), 'error', 'backstop_failed', { reason: nameOf(error) });
-      return false;
+      return 'failed';
     }
   }
 

@@ -67,6 +67,7 @@ export function sentinel<W>(
       try {
         await watch(change, until);
       } catch (error) {
+        measure(unread(change.pk), { 'store.error.count': 1 });
         say(change.pk, 'sentinel_failed', error);
         failed.push(change);
       }

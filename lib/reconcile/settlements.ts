@@ -34,12 +34,15 @@ export function settlements<W>({ ledger, policyOf, clock, newId }: SettlementPor
       result: unknown,
       step: string | undefined,
     ): Promise<LedgerRecord> {
-      if (step !== undefined && record.status !== 'unknown')
-        throw illegal(record, `a step is settled only where the outcome is unknown, so leave out ${step}`);
+      if (step !== undefined && !isAboutStep(record))
+        throw illegal(record, `a step is settled only where its outcome is unknown, so leave out ${step}`);
       switch (record.status) {
         case 'unknown': {
+          const open = openStep(record);
+          if (open !== undefined && step !== undefined && step !== open)
+            throw illegal(record, `its open effect is ${open}, not ${step}; settle that one first`);
           // What is named may have its result already: nothing is to be noted, and the operation goes on after it.
-          const known = step !== undefined && record.steps.get(step)?.state === 'done' && !openStep(record);
+          const known = step !== undefined && record.steps.get(step)?.state === 'done';
           const target = known ? notExecutedTo(record) : executedTo(record, result, step);
           if (!target) throw illegal(record, 'none of its effects is open; name the step that has happened');
           return made(record, await ledger.settle(record, target, signed));
@@ -144,6 +147,11 @@ export function settlements<W>({ ledger, policyOf, clock, newId }: SettlementPor
       `a request of its last attempt may still be on its way until ${iso(settledAt)}; come back then`,
     );
   }
+}
+
+/** What is in doubt is an effect of its own, and neither the operation as a whole nor one of its deliveries. */
+function isAboutStep(record: LedgerRecord): boolean {
+  return record.status === 'unknown' && record.effects === 'steps' && !record.accepted;
 }
 
 /** The first event that is not known to be delivered, and who claimed to deliver it. */

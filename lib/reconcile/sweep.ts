@@ -4,7 +4,15 @@ import { eachOf } from '../core/each-of.ts';
 import { InvalidArgument, StoreUnavailable } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { expiryAfter, schedule } from '../core/policy.ts';
-import { type EpochMs, type InProgress, isOpen, isUndelivered, type LedgerRecord } from '../core/record.ts';
+import {
+  type EpochMs,
+  type InProgress,
+  isOpen,
+  isUndelivered,
+  type LedgerRecord,
+  type Open,
+  type Undelivered,
+} from '../core/record.ts';
 import { OPERATION_OPTIONS, type OperationOptions, reconciledPolicies } from '../effects/operations.ts';
 import { requireFunctions, requireKnown, requireLedger, requireOptions } from '../effects/option-checks.ts';
 import { workUntil } from '../effects/remaining.ts';
@@ -23,7 +31,7 @@ export interface SweepOptions<W = unknown> extends OperationOptions {
   readonly ledger: Ledger<W>;
   /** The same that the functions are given: resolvers, retention and windows are read from it. */
   readonly operations?: Readonly<Record<string, OperationOptions>>;
-  /** Goes on with outboxes. Without it they are left to the stream. */
+  /** Goes on with outboxes. Without it they are left to the stream, which does not come back: after an hour they are parked. */
   readonly dispatcher?: Pick<Dispatcher, 'redrive'>;
   /** Invokes functions whose request was kept. Without it such operations are parked. */
   readonly invoke?: Invoker;
@@ -211,8 +219,15 @@ export function sweeper<W>(options: SweepOptions<W>): Sweep {
       report.measure(record, { 'unknown.age_ms': clock() - record.lastRunAt });
       return resolve(record, until);
     }
-    if (isUndelivered(record)) return dispatcher ? dispatcher.redrive(record.pk, until) : 'nothing';
-    return 'nothing';
+    if (!isUndelivered(record)) return 'nothing';
+    return dispatcher ? dispatcher.redrive(record.pk, until) : leftToStream(record, until);
+  }
+
+  /** A first delivery may still be on its way to a dispatcher; for those that failed nobody else comes. */
+  async function leftToStream(record: Undelivered, until: EpochMs): Promise<string> {
+    const dueAt = record.due?.at ?? clock();
+    if (clock() <= dueAt + schedule.reconcileCapMs) return 'nothing';
+    return putAside(record, 'no_dispatcher', until);
   }
 
   function isDue(record: LedgerRecord): boolean {
@@ -255,7 +270,7 @@ export function sweeper<W>(options: SweepOptions<W>): Sweep {
     }
   }
 
-  async function putAside(record: InProgress, error: string, until: EpochMs): Promise<string> {
+  async function putAside(record: Open, error: string, until: EpochMs): Promise<string> {
     return (await park({ ledger, clock, report }, record, error, { until })) ? 'parked' : 'fenced';
   }
 

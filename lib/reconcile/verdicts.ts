@@ -24,12 +24,16 @@ export function verdicts({ policyOf, clock, newId }: VerdictPorts) {
     return leaseUntil + skewMs + settlingMs;
   }
 
-  /** Nothing, where the verdict is about no effect that the record knows of. Throws if the result cannot be kept. */
+  /**
+   * Nothing, where the verdict is about no effect that the record knows of, or about another than the one in doubt: what
+   * became of that nobody has said. Throws if the result cannot be kept. */
   function executedTo(record: Unknown, result: unknown, happened?: string): SettleTo | undefined {
     const now = clock();
     if (record.effects === 'steps' && !record.accepted) {
-      const name = openStep(record) ?? happened;
-      if (name === undefined || record.steps.get(name)?.state === 'done') return undefined;
+      const open = openStep(record);
+      const name = happened ?? open;
+      if (name === undefined || (open !== undefined && open !== name)) return undefined;
+      if (record.steps.get(name)?.state === 'done') return undefined;
       const last = Math.max(0, ...[...record.steps.values()].map((step) => step.at));
       const at = Math.max(now, last + (record.steps.has(name) ? 0 : 1)); // After those before it.
       const text = result === undefined ? '' : jsonText(result, 'result');
@@ -37,8 +41,9 @@ export function verdicts({ policyOf, clock, newId }: VerdictPorts) {
       withStep({ ...record, status: 'in_progress' }, name, step); // Refused as a handler's would be: by its name, or one too many.
       return { to: 'in_progress', step: { name, step }, ...reentry(record, now) };
     }
-    const reply = storableReply(result);
     const open = openDelivery(record);
+    if (happened !== undefined && happened !== open?.type) return undefined;
+    const reply = storableReply(result);
     if (open && open.index < open.last) {
       return { to: 'accepted', delivered: { index: open.index, at: now, reply }, ...reentry(record, now) };
     }

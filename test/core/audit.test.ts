@@ -79,6 +79,7 @@ const RECORDS = {
   'accepted, forgotten': { ...common, status: 'accepted', accepted: { at: NOON, outbox: outbox() } },
   failed: { ...common, status: 'failed_retryable', ...ended, errorCode: 'e', ttl: 1 },
   running: { ...common, status: 'in_progress', leaseUntil: NOW },
+  'running again, due since long': { ...common, status: 'in_progress', leaseUntil: NOW, due: due(NOON) },
   'dead, due': { ...common, status: 'in_progress', leaseUntil: NOON, due: due(NOW) },
   'dead, forgotten': { ...common, status: 'in_progress', leaseUntil: NOON },
   unknown: { ...common, status: 'unknown', leaseUntil: NOON, errorCode: 'e', due: due(NOW - HOUR_MS) },
@@ -121,6 +122,8 @@ const EVIDENCE: Readonly<Record<string, AuditEvidence>> = {
     rows: [],
   },
   'two charges': { charges: [charge('ch_2', NOON + 5), charge()], rows: [] },
+  'two charges at once': { charges: [charge('ch_2'), charge('ch_1')], rows: [] },
+  'two charges at once, the other first': { charges: [charge('ch_1'), charge('ch_2')], rows: [] },
   'two charges, one pending': { charges: [charge(), charge('ch_2', NOON, { pending: true })], rows: [] },
   'a row': { charges: [], rows: [row] },
   'a row of a listed charge': { charges: [], rows: [{ reference: 'ch_9', at: NOON }] },
@@ -134,6 +137,8 @@ const SPECIFICATION = `
   | paid                           | a charge of op-9           | charge_without_record, record_without_charge |
   | paid                           | a pending charge           | open                                     |
   | paid                           | two charges                | second_charge, agreed                    |
+  | paid                           | two charges at once        | second_charge, agreed                    |
+  | paid                           | two charges at once, the other first | agreed, second_charge          |
   | paid                           | two charges, one pending   | agreed, open                             |
   | paid                           | nothing                    | record_without_charge                    |
   | paid                           | a row                      | record_without_charge                    |
@@ -174,6 +179,7 @@ const SPECIFICATION = `
   | failed                         | a charge                   | charge_not_executed                      |
   | failed                         | a row                      | agreed                                   |
   | running                        | a charge                   | open                                     |
+  | running again, due since long  | a charge                   | open                                     |
   | dead, due                      | a charge                   | open                                     |
   | dead, forgotten                | a charge                   | charge_still_open                        |
   | unknown                        | nothing                    |                                          |
@@ -240,6 +246,7 @@ describe('the audit of an operation', () => {
     expect(told('paid', 'a charge', { hasRows: true })).toBe('charge_without_row');
     expect(told('paid', 'a charge and a row', { hasRows: true })).toBe('agreed');
     expect(told('begun before the lists', 'a charge', { hasRows: true })).toBe('unclear');
+    expect(told('begun before the lists, as ch_1', 'a charge', { hasRows: true })).toBe('unclear');
   });
 
   it('excuses a missing record once its TTL may have taken it, and not a minute before the clocks allow', () => {

@@ -56,6 +56,13 @@ describe('a reservation is paired', () => {
     });
   });
 
+  it('with its removal', () => {
+    const [reserved] = changesOf('a', running) as [Shift];
+    const removed = { pk: 'a', before: running, after: undefined };
+    expect(summed(reserved, removed)).toEqual({ leftovers: [], reservations: 1 });
+    expect(summed(removed, reserved)).toEqual({ leftovers: [], reservations: 1 });
+  });
+
   it('never with the end of another operation of its key, or of another key', () => {
     const old = changesOf('a', shown('old', 3, 'in_progress'), shown('old', 3, 'completed'));
     const other = changesOf('b', running, shown('x', 1, 'completed'));

@@ -176,8 +176,8 @@ describe.each(Object.entries(bothLedgers(table)))('on %s', (_, create) => {
     expect((await call(post({ key: randomUUID(), sub }))).statusCode).toBe(201);
   });
 
-  it('the flags of the tenants that were met last are remembered, and no others', async () => {
-    const { clock, ledger, sub } = world();
+  it('the flags of the tenants that were asked about last are remembered, and no others', async () => {
+    const { clock, ledger, sub, time } = world();
     const asked: string[] = [];
     const flag: Quotas['flag'] = async (tenant) => {
       asked.push(tenant);
@@ -197,6 +197,11 @@ describe.each(Object.entries(bothLedgers(table)))('on %s', (_, create) => {
     expect(asked).toHaveLength(limits.quotaTenants + 1);
     await meet(`${sub} 0`);
     expect(asked).toHaveLength(limits.quotaTenants + 2);
+    time.now += schedule.quotaCacheMs;
+    await meet(`${sub} 2`); // It was the next to be forgotten, and is the last now.
+    await meet(`${sub} of late`);
+    await meet(`${sub} 2`);
+    expect(asked).toHaveLength(limits.quotaTenants + 4);
   });
 });
 

@@ -184,13 +184,14 @@ for (const [name, ledgerOf] of Object.entries(bothLedgers(table))) {
 
     describe('day after day', () => {
       /** A provider that lists what it is asked for, as far back as it can; audits at 35 past midnight of the days after. */
-      function days({ since = 0 } = {}) {
+      function days({ since = 0, rows }: { readonly since?: number; readonly rows?: DomainRow[] } = {}) {
         const listed: ProviderObject[] = [];
         const stage = world({
           provider: ({ from, to }) => {
             if (from < since) throw new TypeError('no');
             return listed.filter(({ at }) => at >= from && at < to);
           },
+          ...(rows && { rows: ({ from, to }) => rows.filter(({ at }) => at >= from && at < to) }),
         });
         const charged = (of: LedgerRecord, afterMs: number, more: Partial<ProviderObject> = {}) =>
           listed.push({
@@ -220,6 +221,17 @@ for (const [name, ledgerOf] of Object.entries(bothLedgers(table))) {
           charged(record, hour * HOUR_MS);
         }
         expect(await audited(0, 1, 2)).toEqual({ agreed: hours.length, second_charge: hours.length });
+      });
+
+      it('two charges are found, too, when only a row of the second day says whose the first was', async () => {
+        const rows: DomainRow[] = [];
+        const { ledger, reserve, charged, audited } = days({ rows });
+        const mine = await reserve();
+        charged(mine, 0, { id: 'ch_first', operationRef: undefined });
+        charged(mine, 17 * HOUR_MS);
+        await completedBy(ledger, mine, outcomeAt(START + 18 * HOUR_MS));
+        rows.push({ operationRef: mine.pk, reference: 'ch_first', at: START + 18 * HOUR_MS });
+        expect(await audited(1)).toEqual({ second_charge: 1 });
       });
 
       it('two charges are found, too, when the second came before the operation was completed', async () => {
@@ -317,6 +329,26 @@ for (const [name, ledgerOf] of Object.entries(bothLedgers(table))) {
       listed.push({ operationRef: unnamed.pk, reference: id, at: START });
       listed.push({ operationRef: `alone-${randomUUID()}`, at: START });
       await finds(['charge_without_row', 'record_without_charge', 'record_without_charge']);
+    });
+
+    it('lists until now: what is claimed in the window may have been charged after it', async () => {
+      const { pay, charge, objects, finds } = world({
+        provider: ({ from, to }) => objects.filter(({ at }) => at >= from && at < to),
+      });
+      charge(await pay(), { at: START + 1.5 * HOUR_MS });
+      expect((await finds([])).window.to).toBe(START + HOUR_MS);
+    });
+
+    it('takes no list for whole that has ended because its time was over', async () => {
+      const { pay, time, audit } = world({
+        provider: () => {
+          time.now += 60_000; // It was told to stop, and did so without a word.
+          return [];
+        },
+      });
+      await pay();
+      time.now = START + 2 * HOUR_MS;
+      await expect(audit()).rejects.toThrow(/The time for listing was over after 0 .* nothing was compared/);
     });
 
     it('compares nothing with half a list, and says so', async () => {
@@ -521,5 +553,6 @@ describe('an auditor says', () => {
     await expect(audit({ rows: () => [{ at: START }] })).rejects.toThrow(/operationRef is undefined/);
     const two = [1, 2].map((n) => ({ id: `${n}`, at: START, state: 'succeeded' }));
     await expect(audit({ provider: () => two, objectsMax: 1 })).rejects.toThrow(/more than 1 objects/);
+    expect(await audit({ provider: () => two, objectsMax: 2 })).toMatchObject({ listed: { objects: 2 } });
   });
 });

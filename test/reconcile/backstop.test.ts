@@ -2,7 +2,9 @@ import { describe, expect, it } from 'vitest';
 import type { InProgress, LedgerRecord } from '../../lib/core/record.ts';
 import type { Ledger } from '../../lib/ledger/ledger.ts';
 import { memoryLedger } from '../../lib/ledger/memory.ts';
+import { dueShard } from '../../lib/ledger/schema.ts';
 import type { LogEntry } from '../../lib/observe/log.ts';
+import type { MetricName, Sample } from '../../lib/observe/metrics.ts';
 import { type BackstopOptions, type BackstopState, backstop } from '../../lib/reconcile/backstop.ts';
 import {
   claimOf,
@@ -117,9 +119,51 @@ for (const [name, ledgerOf] of Object.entries(ledgers)) {
           return ledger.read(pk, call);
         },
       };
-      const quiet = { clock: () => START, sleep: async () => {}, log: () => {}, metrics: () => {} };
+      const measured: Sample[] = [];
+      const metrics = (sample: Sample) => measured.push(sample);
+      const quiet = { clock: () => START, sleep: async () => {}, log: () => {}, metrics };
       expect(await backstop({ ledger: broken, ...quiet })({}, {})).toMatchObject({ failed: 1 });
       expect(dueOf(await ledger.read(good.pk))).toBeDefined();
+      const counted = (name: MetricName) => measured.filter(({ metrics }) => metrics[name] === 1).length;
+      expect(counted('reconcile.failed.count')).toBe(1);
+      expect(counted('reconcile.scheduled.count')).toBeGreaterThanOrEqual(1);
+    });
+
+    it('leaves a record where somebody has put it since its page was read', async () => {
+      const { ledger, reserve } = world();
+      const mine = await reserve();
+      const parked = { shard: dueShard(mine.pk, 'parked'), at: START, parkedAt: START, error: 'x' };
+      await ledger.watch(mine, parked);
+      const stale: Ledger<unknown> = {
+        ...ledger,
+        unwatched: async () => ({ pks: [mine.pk], next: undefined }),
+      };
+      const quiet = { clock: () => START, sleep: async () => {}, log: () => {}, metrics: () => {} };
+      await backstop({ ledger: stale, ...quiet })({}, {});
+      expect(dueOf(await ledger.read(mine.pk))).toMatchObject(parked);
+    });
+
+    it('calls nothing watched that has changed while it looked', async () => {
+      const { ledger, reserve, logged } = world();
+      const mine = await reserve();
+      const raced: Ledger<unknown> = {
+        ...ledger,
+        unwatched: async () => ({ pks: [mine.pk], next: undefined }),
+        async watch(from, due, call) {
+          await completedBy(ledger, mine, outcomeAt(START));
+          return ledger.watch(from, due, call);
+        },
+      };
+      const quiet = { clock: () => START, log: (entry: LogEntry) => logged.push(entry), metrics: () => {} };
+      expect(await backstop({ ledger: raced, ...quiet })({}, {})).toEqual({ watched: 0, failed: 0 });
+      expect(logged).toEqual([]);
+    });
+
+    it('begins anew with a place that this deployment does not have', async () => {
+      const { ledger, reserve, search } = world({ segments: 2 });
+      const { pk } = await reserve();
+      expect(await search({ segment: 2, from: 'a cursor of then' })).toMatchObject({ failed: 0 });
+      expect(dueOf(await ledger.read(pk))).toBeDefined();
     });
   });
 }

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { schedule } from '../../lib/core/policy.ts';
+import { defaultPolicy, schedule } from '../../lib/core/policy.ts';
 import type { Accepted, Undelivered } from '../../lib/core/record.ts';
 import { delivered, uncertain } from '../../lib/effects/deliveries.ts';
 import { NotExecuted } from '../../lib/effects/errors.ts';
@@ -162,6 +162,31 @@ describe('a delivery to a provider that does not dedupe', () => {
     expect(await ledger.read(record.pk)).toMatchObject({ due: { ...waiting, at: START + 11_001 } });
   });
 
+  it('is in doubt only when the clock of its claimer can no longer be behind', async () => {
+    const { ledger, time, stage } = world();
+    const record = await acceptedWith(ledger, charge(1));
+    await ledger.noteDelivery(record, 0, { to: 'claimed', id: 'crashed', until: START + 10_000 });
+    time.now = START + 10_000 + defaultPolicy.skewMs;
+    expect(await stage().redrive(record.pk)).toBe('rescheduled');
+    time.now += 1;
+    expect(await stage().redrive(record.pk)).toBe('unknown');
+  });
+
+  it('that failed leaves the record where another dispatcher has put it before an operator', async () => {
+    const { ledger, stage } = world();
+    const record = await acceptedWith(ledger, charge(1));
+    const parked = { shard: dueShard(record.pk, 'parked'), at: START, parkedAt: START, error: 'x' };
+    const handler = {
+      dedupes: true,
+      async deliver() {
+        await ledger.watch(record, parked);
+        throw new Error('no connection');
+      },
+    };
+    expect(await stage(handler).redrive(record.pk)).toBe('rescheduled');
+    expect(await ledger.read(record.pk)).toMatchObject({ due: parked });
+  });
+
   it('that failed counts, although another dispatcher looked in between', async () => {
     const { ledger, stage } = world();
     const record = await acceptedWith(ledger, charge(1));
@@ -246,10 +271,15 @@ describe('the time of a delivery', () => {
   });
 
   it('that is too short is told, so that somebody gives the function more', async () => {
-    const { ledger, stage } = world();
+    const { ledger, provider, stage } = world();
     const record = await acceptedWith(ledger, charge(1));
-    const { batch, logged } = stage();
+    const claims: string[] = [];
+    const { batch, logged } = stage(
+      through(provider),
+      claiming(ledger, ({ pk }) => void claims.push(pk)),
+    );
     expect(await batch([streamRecord(record)], 2_990)).toEqual([`seq-${record.pk}`]);
     expect(logged).toMatchObject([{ decision: 'no_time', level: 'warn' }]);
+    expect(claims).toEqual([]); // Not even that is written.
   });
 });

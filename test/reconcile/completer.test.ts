@@ -183,7 +183,7 @@ describe('an operation that was abandoned after a step', () => {
     expect(await stage.complete(record)).toBe('parked');
     expect(await stage.ledger.read(record.pk)).toMatchObject({
       status: 'in_progress',
-      due: { parkedAt: stage.time.now, error: 'completions_exhausted' },
+      due: { parkedAt: stage.time.now, tries: schedule.reconcileTries, error: 'completions_exhausted' },
     });
     expect(stage.invoked).toHaveLength(schedule.reconcileTries);
     expect(stage.logged.at(-1)).toMatchObject({ decision: 'parked', level: 'error' });

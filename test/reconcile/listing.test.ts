@@ -72,6 +72,24 @@ for (const [name, ledgerOf] of Object.entries(bothLedgers(table))) {
       expect((await list({ status: 'unknown', limit: 2 })).map(({ pk }) => pk)).toEqual(wanted);
     });
 
+    it('shows once what the index has in two places, and goes on after a page that has nothing', async () => {
+      const [twice, other] = [await watched(first, earlier()), await watched(first, earlier())];
+      const lagging: typeof ledger.due = async (shard, _before, _limit, from) => {
+        const entries = from === undefined ? [] : [{ pk: twice, at: START }];
+        if (shard === first) return { entries, next: from === undefined ? 'more' : undefined };
+        return { entries: shard === parked ? [{ pk: twice, at: START }] : [], next: undefined };
+      };
+      const { list } = operator({ ledger: { ...ledger, due: lagging }, clock });
+      expect((await list()).map(({ pk }) => pk)).toEqual([twice]);
+      const beyond: typeof ledger.due = async (shard, _before, _limit, from) => {
+        if (shard !== first) return { entries: [], next: undefined };
+        if (from === undefined) return { entries: [], next: 'more' };
+        return { entries: [{ pk: other, at: START }], next: undefined };
+      };
+      const shown = await operator({ ledger: { ...ledger, due: beyond }, clock }).list();
+      expect(shown.map(({ pk }) => pk)).toEqual([other]);
+    });
+
     it('has one that cannot be read among the others, as that, and so does a look at it', async () => {
       const from = earlier();
       const pks = [

@@ -123,6 +123,20 @@ describe('an on-failure object', () => {
     expect(asked).toEqual([`${BUCKET} ${key}`, `${BUCKET} ${key}`]);
   });
 
+  it('has its key decoded only where it was encoded', async () => {
+    const key = 'a+b%20c';
+    const { redrive, asked } = stage({ [key]: failedBatch(numbered('1')) }, failing().handler);
+    await redrive({ source: 'aws.s3', detail: { bucket: { name: BUCKET }, object: { key } } });
+    expect(asked).toEqual([`${BUCKET} ${key}`]);
+  });
+
+  it('is done when its handler has returned, with whatever but failures', async () => {
+    for (const returned of [undefined, null, {}, 'ok', { batchItemFailures: null }]) {
+      const { redrive } = stage({ [KEY]: failedBatch(numbered('1')) }, async () => returned);
+      expect(await redrive(notification(KEY))).toEqual({ objects: 1, records: 1 });
+    }
+  });
+
   it('is read in the version that was announced, where there are versions', async () => {
     const seen: unknown[] = [];
     const read = async (object: unknown) => {

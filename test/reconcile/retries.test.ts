@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { StoreUnavailable } from '../../lib/core/errors.ts';
 import { defaultPolicy, expiryAfter } from '../../lib/core/policy.ts';
 import { uncertain } from '../../lib/effects/deliveries.ts';
 import type { Ledger } from '../../lib/ledger/ledger.ts';
@@ -109,6 +110,33 @@ it('an event whose operation was resumed a day later is as new to its provider a
   });
   await batch([streamRecord(movedRecord(done))]);
   expect(provider.effects).toHaveLength(1);
+});
+
+it('an event that its provider has forgotten is as new to it again once it is known that nothing happened', async () => {
+  const { time, ledger, provider, batch, redrive } = world();
+  const record = await acceptedWith(ledger, charge(1));
+  time.now = START + 24 * HOUR_MS;
+  await batch([streamRecord(record)]);
+  const unknown = await ledger.read(record.pk);
+  expect(unknown).toMatchObject({ status: 'unknown', errorCode: 'dedupe_window_over' });
+  const desk = operator({ ledger, clock: () => time.now });
+  time.now += HOUR_MS;
+  await desk.settleNotExecuted(record.pk, { who: 'ada', why: 'the bank has nothing' });
+  expect(await redrive(record.pk)).toBe('settled');
+  expect(provider.effects).toHaveLength(1);
+});
+
+it('a store that does not answer is no try: the batch comes again, and it is measured', async () => {
+  const { time, ledger } = world();
+  const record = await acceptedWith(ledger, charge(1));
+  const away: Ledger<unknown> = {
+    ...ledger,
+    noteDelivery: async () => Promise.reject(new StoreUnavailable('away')),
+  };
+  const { batch, measured } = dispatchStage(away, { charge: through(new Provider(false)) }, { time });
+  expect(await batch([streamRecord(record)])).toEqual([`seq-${record.pk}`]);
+  expect(await ledger.read(record.pk)).toEqual(record);
+  expect(measured.map(({ metrics }) => metrics)).toEqual([{ 'store.error.count': 1 }]);
 });
 
 it('changes without an outbox, and items that are no records, are not even looked at', async () => {

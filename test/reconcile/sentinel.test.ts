@@ -116,12 +116,37 @@ describe('a reservation', () => {
   });
 
   it('that has ended since the stream showed it is left as it is', async () => {
-    const { reserve, change, batch, ledger } = world();
+    const { reserve, change, batch, ledger, logged } = world();
     const mine = await reserve();
     const reserved = await change(mine.pk);
     const done = await completedBy(ledger, mine, outcomeAt(START));
     expect(await batch(reserved)).toEqual([]);
     expect(await ledger.read(mine.pk)).toEqual(done);
+    expect(logged).toEqual([]); // Nobody is told that it is watched.
+  });
+
+  it('whose lease runs costs the one write that watches it, and no look', async () => {
+    const { reserve, change, ledger, quiet } = world();
+    const mine = await reserve();
+    const looked: string[] = [];
+    const look = async ({ pk }: LedgerRecord) => {
+      looked.push(pk);
+      return 'nothing';
+    };
+    const watch = sentinel({ ledger, sweeper: { look }, ...quiet });
+    await watch({ Records: [await change(mine.pk)] }, {});
+    expect(await ledger.read(mine.pk)).toHaveProperty('due');
+    expect(looked).toEqual([]);
+  });
+
+  it('that was shown late is due from now on: nobody has forgotten it in the meantime', async () => {
+    const { reserve, change, ledger, time, logged, quiet } = world();
+    const mine = await reserve();
+    const reserved = await change(mine.pk);
+    time.now = LAPSED + 3 * 3_600_000; // As long as the stream was held up.
+    await sentinel({ ledger, ...quiet })({ Records: [reserved] }, {});
+    expect(await ledger.read(mine.pk)).toHaveProperty('due.at', time.now);
+    expect(logged).toMatchObject([{ decision: 'watched' }]);
   });
 
   it('is not created again where the record is gone', async () => {
@@ -187,7 +212,7 @@ describe('a reservation', () => {
   });
 
   it('that the store cannot take is reported, and the others are watched all the same', async () => {
-    const { reserve, change, ledger, logged, quiet } = world();
+    const { reserve, change, ledger, logged, measured, quiet } = world();
     const [good, bad] = [await reserve(), await reserve()];
     const [unlucky, lucky] = [await change(bad.pk), await change(good.pk)];
     const broken: typeof ledger = {
@@ -203,6 +228,7 @@ describe('a reservation', () => {
     expect(logged).toContainEqual(
       expect.objectContaining({ decision: 'sentinel_failed', reason: 'StoreUnavailable' }),
     );
+    expect(measured.map(({ metrics }) => metrics)).toContainEqual({ 'store.error.count': 1 });
   });
 });
 
@@ -298,7 +324,14 @@ describe('a record that is removed', () => {
     expect(await batch(byLocal, removed('failed_retryable'))).toEqual([]);
     expect(measured.map(({ metrics }) => metrics)).toEqual([{ 'ttl_pruned.count': 2 }]);
     expect(logged).toEqual([]);
-    await batch(removed('in_progress'), removed('accepted'), removed('unknown'), removed('completed', true));
+    const open = [
+      removed('in_progress'),
+      removed('accepted'),
+      removed('unknown'),
+      removed('completed', true),
+    ];
+    await batch(removed('completed'), ...open);
+    expect(measured.flatMap(({ metrics }) => metrics['ttl_pruned.count'] ?? [])).toEqual([2, 1]);
     const alarms = measured.filter(({ metrics }) => metrics.evidence_removed === 1);
     expect(alarms).toHaveLength(4);
     expect(
@@ -327,11 +360,13 @@ describe('a batch of whatever a stream may carry', () => {
     const { batch, measured } = world();
     const Keys = { pk: { S: 'a' }, sk: { S: 'record' } };
     const SequenceNumber = '1';
+    const shownOpen = { status: { S: 'in_progress' } }; // Somebody's own item may have a status, too.
     const strange = [
       ...[null, undefined, 'text', 7, [], {}, { dynamodb: null }, { dynamodb: 'x' }, { dynamodb: {} }],
       ...[{ dynamodb: { Keys: 'pk', SequenceNumber } }, { dynamodb: { Keys: { pk: 'a' }, SequenceNumber } }],
       { dynamodb: { Keys: { pk: { S: 'a' }, sk: { S: 'body#x#000' } }, SequenceNumber, NewImage: {} } },
       { dynamodb: { Keys: { pk: { S: 'a' }, sk: { S: 'audit#x' } }, SequenceNumber } },
+      { dynamodb: { Keys: { pk: { S: 'a' }, sk: { S: 'ref#1' } }, SequenceNumber, OldImage: shownOpen } },
       { dynamodb: { Keys: { id: { N: '1' } }, SequenceNumber, NewImage: { status: { S: 'in_progress' } } } },
       { dynamodb: { Keys, NewImage: { status: { S: 'in_progress' } } } },
       { dynamodb: { Keys, SequenceNumber, NewImage: { status: { N: '1' } } } },

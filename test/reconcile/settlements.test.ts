@@ -1,5 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import type { CompletedUndelivered, InProgress, LedgerRecord } from '../../lib/core/record.ts';
+import type {
+  Accepted,
+  CompletedUndelivered,
+  InProgress,
+  LedgerRecord,
+  Unknown,
+} from '../../lib/core/record.ts';
 import type { Ledger } from '../../lib/ledger/ledger.ts';
 import { dueShard } from '../../lib/ledger/schema.ts';
 import { operator } from '../../lib/reconcile/operator.ts';
@@ -137,6 +143,43 @@ for (const [name, ledgerOf] of Object.entries(bothLedgers(table))) {
       expect(resumed.steps).toEqual(saved.steps);
     });
 
+    it('on a step beside the open one is refused: nobody has said what became of that', async () => {
+      const { ledger, time, reserve, desk } = world();
+      const mine = await reserve('steps');
+      const saved = movedRecord<InProgress>(await ledger.saveStep(mine, 'authorise', '"auth_1"', START));
+      const record = await unknownBy(
+        ledger,
+        movedRecord<InProgress>(await ledger.openStep(saved, 'capture', START)),
+      );
+      time.now = LAPSED + 10 * MINUTE;
+      for (const step of ['authorise', 'receipt']) {
+        const settling = desk.settleExecuted(record.pk, by, { id: 'auth_1' }, step);
+        await expect(settling).rejects.toThrow(`its open effect is capture, not ${step}`);
+      }
+      expect(await desk.inspect(record.pk)).toEqual({ record, audits: [] });
+      const resumed = await desk.settleExecuted(record.pk, by, { id: 'cap_1' }, 'capture');
+      expect(resumed.steps.get('capture')).toMatchObject({ state: 'done', result: '{"id":"cap_1"}' });
+    });
+
+    it('on a step is refused where a delivery is in doubt, or the operation as a whole', async () => {
+      const { ledger, time, reserve, desk } = world();
+      const saved = movedRecord<InProgress>(
+        await ledger.saveStep(await reserve('steps'), 'authorise', '"auth_1"', START),
+      );
+      const deferral = { now: START, reply: replyOf('{}', 202), outbox: [charge(1)] };
+      const accepted = movedRecord<Accepted>(await ledger.accept(saved, deferral));
+      const due = { shard: dueShard(accepted.pk), at: START };
+      const doubt = { to: 'unknown', now: START, errorCode: 'x', due, event: { index: 0 } } as const;
+      const delivery = movedRecord<Unknown>(await ledger.settleAccepted(accepted, doubt));
+      const whole = await unknownBy(ledger, await reserve('opaque'));
+      time.now = LAPSED + 10 * MINUTE;
+      for (const record of [delivery, whole]) {
+        const settling = desk.settleExecuted(record.pk, by, { id: 'auth_1' }, 'authorise');
+        await expect(settling).rejects.toThrow(/so leave out authorise/);
+        expect(await desk.inspect(record.pk)).toEqual({ record, audits: [] });
+      }
+    });
+
     /** Completed, its first event tried once, and nobody knows what came of that. */
     async function inDoubt(...events: Parameters<typeof charge>[0][]) {
       const { ledger, time, ...rest } = world();
@@ -240,6 +283,16 @@ for (const [name, ledgerOf] of Object.entries(bothLedgers(table))) {
         await expect(desk.release(record.pk, by)).rejects.toThrow(why);
         expect(await desk.inspect(record.pk)).toEqual({ record, audits: [] });
       }
+    });
+
+    it('releases a failure whose attempts left nothing behind, however many there were', async () => {
+      const { ledger, time, reserve, desk } = world();
+      const mine = await reserve('transactional');
+      time.now = LAPSED;
+      const second = { ...attemptAt(LAPSED, 'transactional'), skewMs: SKEW_MS };
+      const taken = movedRecord<InProgress>(await ledger.takeOver(mine, second));
+      const declined = await completedBy(ledger, taken, outcomeAt(LAPSED, '"no"', 402));
+      expect(await desk.release(declined.pk, by)).toMatchObject({ status: 'failed_retryable' });
     });
   });
 }

@@ -96,6 +96,7 @@ describe('a run of the sweep', () => {
     expect(logged).toContainEqual(
       expect.objectContaining({ decision: 'shard_failed', reason: 'StoreUnavailable' }),
     );
+    expect(measured.filter(({ metrics }) => metrics['store.error.count'] === 1)).toHaveLength(1);
     expect(runsIn(measured)).toBe(1);
   });
 
@@ -163,6 +164,21 @@ describe('a run of the sweep', () => {
     expect(rest).toMatchObject({ complete: true, failed: 0 });
     expect((first.done['failed_retryable'] ?? 0) + (rest.done['failed_retryable'] ?? 0)).toBe(10);
   });
+});
+
+it('a sweep asks for no more of its list once its time is over', async () => {
+  const { time, sweep, ledger } = world(memory);
+  const asked: number[] = [];
+  const due: typeof ledger.due = async (shard, ...rest) => {
+    if (!shard.startsWith('due#')) return ledger.due(shard, ...rest);
+    asked.push(time.now);
+    time.now += 100;
+    return { entries: [], next: asked.length < 500 ? 'more' : undefined }; // Far more pages than there is time for.
+  };
+  const context = { getRemainingTimeInMillis: () => 10_000 };
+  const swept = await sweep({ ledger: { ...ledger, due } }).handle({}, context);
+  expect(swept).toMatchObject({ failed: 0, complete: false });
+  expect(asked.filter((at) => at >= START + 8_000)).toEqual([]);
 });
 
 describe('a resolver that never answers', () => {

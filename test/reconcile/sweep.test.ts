@@ -4,7 +4,7 @@ import { stepKey } from '../../lib/core/downstream-key.ts';
 import { RecordUnreadable, StoreUnavailable } from '../../lib/core/errors.ts';
 import { limits } from '../../lib/core/limits.ts';
 import { schedule } from '../../lib/core/policy.ts';
-import type { InProgress, LedgerRecord, Unknown } from '../../lib/core/record.ts';
+import type { Accepted, InProgress, LedgerRecord, Unknown } from '../../lib/core/record.ts';
 import type { OperationOptions } from '../../lib/effects/operations.ts';
 import {
   executed,
@@ -27,6 +27,7 @@ import {
   LEASE_MS,
   movedRecord,
   outcomeAt,
+  replyOf,
   START,
 } from '../../lib/testing/contract/subject.ts';
 import { useTable } from '../support/table.ts';
@@ -146,7 +147,7 @@ for (const [name, ledgerOf] of Object.entries(ledgers)) {
     });
 
     it('goes on past a record that it cannot read, and says so', async () => {
-      const { abandoned, ledger, time, logged, clock } = world(ledgerOf);
+      const { abandoned, ledger, time, logged, measured, clock } = world(ledgerOf);
       const [bad, good] = [await abandoned('transactional'), await abandoned('transactional')];
       const broken: Ledger<unknown> = {
         ...ledger,
@@ -160,11 +161,13 @@ for (const [name, ledgerOf] of Object.entries(ledgers)) {
         ledger: broken,
         clock,
         log: (entry) => logged.push(entry),
-        metrics: () => {},
+        metrics: (sample) => measured.push(sample),
       });
       time.now = LAPSED;
       const swept = await handle({}, {});
       expect(swept.failed).toBe(16);
+      const failures = measured.filter(({ metrics }) => metrics['reconcile.failed.count'] === 1);
+      expect(failures).toHaveLength(16);
       expect((await ledger.read(good.pk))?.status).toBe('failed_retryable');
       expect(logged).toContainEqual(expect.objectContaining({ decision: 'sweep_failed', reason: 'Error' }));
     });
@@ -222,6 +225,22 @@ for (const [name, ledgerOf] of Object.entries(ledgers)) {
         'settled',
       );
       expect(sent).toEqual(['charge']);
+    });
+
+    it('leaves an outbox to the stream where it has no dispatcher, and after an hour to a person', async () => {
+      const { look, ledger, time } = world(ledgerOf);
+      const records = [await acceptedWith(ledger, charge(1)), await completedWith(ledger, charge(1))];
+      for (const record of records) {
+        const due = { shard: dueShard(record.pk), at: START, tries: 1, error: 'Error (ECONNREFUSED)' };
+        await ledger.watch(record as Accepted, due);
+        time.now = START + schedule.reconcileCapMs;
+        expect(await look(record.pk)).toBe('nothing');
+        expect(await ledger.read(record.pk)).toMatchObject({ due });
+        time.now += 1;
+        expect(await look(record.pk)).toBe('parked');
+        const parked = { parkedAt: time.now, tries: 1, error: 'no_dispatcher' };
+        expect(await ledger.read(record.pk)).toMatchObject({ status: record.status, due: parked });
+      }
     });
   });
 
@@ -442,6 +461,23 @@ for (const [name, ledgerOf] of Object.entries(ledgers)) {
       }
     });
 
+    it.each(['authorise', 'receipt'])('that names %s is no verdict on another step', async (named) => {
+      const { abandoned, time, look, ledger } = world(ledgerOf, {
+        effects: 'steps',
+        resolver: () => executed({ id: 'auth_1' }, named),
+      });
+      const mine = await abandoned('steps');
+      const authorised = movedRecord<InProgress>(await ledger.saveStep(mine, 'authorise', '1', START + 1));
+      await ledger.openStep(authorised, 'capture', START + 2);
+      time.now = LAPSED;
+      await look(mine.pk);
+      time.now = LAPSED + 150_000;
+      expect(await look(mine.pk)).toBe('parked');
+      const parked = await ledger.read(mine.pk);
+      expect(parked).toMatchObject({ status: 'unknown', due: { error: 'verdict_without_effect' } });
+      expect(parked?.steps.get('capture')).toMatchObject({ state: 'open' });
+    });
+
     it('may name the step that has happened, where its provider may have forgotten the key', async () => {
       for (const [named, expected] of [
         ['charge', 'settled'],
@@ -453,11 +489,12 @@ for (const [name, ledgerOf] of Object.entries(ledgers)) {
           resolver: () => executed({ id: 'ch_1' }, named),
         });
         const { pk, ...mine } = await abandoned('steps');
-        await ledger.saveStep({ pk, ...mine }, 'row', '1', START + 1);
-        time.now = START + 24 * 60 * MINUTE_MS;
+        const askedAt = START + (24 * 60 + 10) * MINUTE_MS;
+        await ledger.saveStep({ pk, ...mine }, 'row', '1', askedAt); // By a clock that is ahead of ours.
+        time.now = askedAt - 10 * MINUTE_MS;
         expect(await look(pk)).toBe('unknown');
         expect(await ledger.read(pk)).toMatchObject({ errorCode: 'dedupe_window_over' });
-        time.now += 10 * MINUTE_MS;
+        time.now = askedAt;
         expect(await look(pk)).toBe(expected);
         const after = (await ledger.read(pk)) as InProgress | Unknown;
         if (expected === 'parked') {
@@ -480,6 +517,31 @@ for (const [name, ledgerOf] of Object.entries(ledgers)) {
       const whole = { to: 'completed', ...outcomeAt(START) } as const;
       await expect(ledger.settle(unknown, whole)).rejects.toThrow(/2 events that are not delivered/);
       expect(await ledger.read(record.pk)).toEqual(unknown);
+    });
+
+    it.each([
+      [undefined, 'settled'],
+      ['charge', 'settled'], // As the doubt was named to it.
+      ['row', 'parked'],
+    ])('of an accepted operation with steps that speaks of %s: %s', async (named, expected) => {
+      const { time, look, ledger } = world(ledgerOf, {
+        effects: 'steps',
+        resolver: () => executed({ statusCode: 201, body: '"paid"' }, named),
+      });
+      const mine = movedRecord<InProgress>(await ledger.reserve(claimOf({ effects: 'steps' }), execute));
+      const saved = movedRecord<InProgress>(await ledger.saveStep(mine, 'row', '1', START));
+      const deferral = { now: START, reply: replyOf('{}', 202), outbox: [charge(1)] };
+      const record = movedRecord<Accepted>(await ledger.accept(saved, deferral));
+      const due = { shard: dueShard(record.pk), at: START };
+      const doubt = { to: 'unknown', now: START, errorCode: 'x', due, event: { index: 0 } } as const;
+      await ledger.settleAccepted(record, doubt);
+      time.now = START + 121_000;
+      expect(await look(record.pk)).toBe(expected);
+      const after =
+        expected === 'settled'
+          ? { status: 'completed', response: { status: 201 } }
+          : { status: 'unknown', due: { error: 'verdict_without_effect' } };
+      expect(await ledger.read(record.pk)).toMatchObject(after);
     });
 
     it('of an accepted operation decides about the delivery in doubt, and keeps the events after it', async () => {
