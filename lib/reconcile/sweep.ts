@@ -3,7 +3,7 @@ import { decideAbandoned } from '../core/decide.ts';
 import { eachOf } from '../core/each-of.ts';
 import { InvalidArgument, StoreUnavailable } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
-import { expiryAfter, schedule } from '../core/policy.ts';
+import { defaultPolicy, expiryAfter, schedule } from '../core/policy.ts';
 import {
   type EpochMs,
   type InProgress,
@@ -226,7 +226,7 @@ export function sweeper<W>(options: SweepOptions<W>): Sweep {
   /** A first delivery may still be on its way to a dispatcher; for those that failed nobody else comes. */
   async function leftToStream(record: Undelivered, until: EpochMs): Promise<string> {
     const dueAt = record.due?.at ?? clock();
-    if (clock() <= dueAt + schedule.reconcileCapMs) return 'nothing';
+    if (clock() <= dueAt + defaultPolicy.reconcileCapMs) return 'nothing';
     return putAside(record, 'no_dispatcher', until);
   }
 

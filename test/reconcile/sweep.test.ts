@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { stepKey } from '../../lib/core/downstream-key.ts';
 import { RecordUnreadable, StoreUnavailable } from '../../lib/core/errors.ts';
 import { limits } from '../../lib/core/limits.ts';
-import { schedule } from '../../lib/core/policy.ts';
+import { defaultPolicy, schedule } from '../../lib/core/policy.ts';
 import type { Accepted, InProgress, LedgerRecord, Unknown } from '../../lib/core/record.ts';
 import type { OperationOptions } from '../../lib/effects/operations.ts';
 import {
@@ -233,7 +233,7 @@ for (const [name, ledgerOf] of Object.entries(ledgers)) {
       for (const record of records) {
         const due = { shard: dueShard(record.pk), at: START, tries: 1, error: 'Error (ECONNREFUSED)' };
         await ledger.watch(record as Accepted, due);
-        time.now = START + schedule.reconcileCapMs;
+        time.now = START + defaultPolicy.reconcileCapMs;
         expect(await look(record.pk)).toBe('nothing');
         expect(await ledger.read(record.pk)).toMatchObject({ due });
         time.now += 1;
