@@ -63,8 +63,6 @@ export async function awsEndpoints(options: AwsEndpointsOptions): Promise<AwsEnd
     const name = SCOPE.exec(message.headers.authorization ?? '')?.[1] ?? 'an unsigned request';
     const service = services.get(name) ?? { serve: notHere(name), dialect: dialectOf(message) };
     const answer = await answerOf(service, message, requestId);
-    // What was not read of a request must not be taken for the next one.
-    if (!message.complete) response.setHeader('connection', 'close');
     response.writeHead(answer.status, { ...answer.headers, 'x-amzn-requestid': requestId });
     response.end(answer.body);
   }
@@ -126,19 +124,14 @@ async function requestOf(message: IncomingMessage, requestId: string): Promise<A
   return { method, path, query: new URLSearchParams(query), headers, body, requestId };
 }
 
+/** Of a body that is too large the rest is read as well: a client that is still sending does not look for an answer. */
 async function bodyOf(message: IncomingMessage): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let bytes = 0;
-  for await (const chunk of message.iterator({ destroyOnReturn: false })) {
+  for await (const chunk of message) {
     bytes += chunk.length;
-    if (bytes > BODY_MAX_BYTES) {
-      throw new AwsError(
-        413,
-        'RequestTooLargeException',
-        `Requests are taken up to ${BODY_MAX_BYTES} bytes.`,
-      );
-    }
-    chunks.push(chunk);
+    if (bytes <= BODY_MAX_BYTES) chunks.push(chunk);
   }
-  return Buffer.concat(chunks);
+  if (bytes <= BODY_MAX_BYTES) return Buffer.concat(chunks);
+  throw new AwsError(413, 'RequestTooLargeException', `Requests are taken up to ${BODY_MAX_BYTES} bytes.`);
 }

@@ -1,4 +1,5 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { failure, isAlive, MEETING, returned, stage, TIMEOUT_MS, temporaryFolder } from './stage.ts';
 
@@ -49,6 +50,25 @@ describe('a handler that is out of time', () => {
     expect(failure(await late).error).toBe('Timeout');
     expect(isAlive(Number(pid))).toBe(false);
     await call();
+  });
+
+  it('stays a timeout though its answer was on its way, and is dead when that is told', async () => {
+    const code = `
+      import { writeFileSync } from 'node:fs';
+      export const handler = async ({ done }) => {
+        if (done) setTimeout(() => writeFileSync(done, ''), 20);
+        return process.pid;
+      };`;
+    const { pool, call, timers, folder } = stage({ f: code });
+    const pid = Number(await call());
+    const done = `${folder}/done`;
+    const late = pool.invoke('f', JSON.stringify({ done }));
+    await expect.poll(() => timers.waiting).toContain(TIMEOUT_MS);
+    // Nothing is read meanwhile: the answer is in the pipe when the time is over.
+    while (!existsSync(done)) spawnSync('sleep', ['0.01']);
+    timers.fire(TIMEOUT_MS);
+    expect(failure(await late).error).toBe('Timeout');
+    expect(isAlive(pid)).toBe(false);
   });
 
   it('is killed by real time too', async () => {
