@@ -428,7 +428,7 @@ describe('close', () => {
     stream.write('s1', {});
     const poller = start();
     await time.pass(SECOND);
-    await poller.close();
+    await Promise.all([poller.close(), poller.close()]);
     expect(time.waiting).toBe(0);
     stream.write('s1', {});
     await time.pass(HOUR);
