@@ -2,7 +2,7 @@ import type { Outcome } from './answer.ts';
 import type { StreamRecord } from './record.ts';
 
 /** Lambda's names for it, in what it writes to the destination. */
-export type GivenUp = 'RetryAttemptsExhausted' | 'RecordAgeExceeded';
+type GivenUp = 'RetryAttemptsExhausted' | 'RecordAgeExceeded';
 
 /** Records that are sent together, or given up together. */
 export interface Batch {

@@ -32,7 +32,7 @@ const PAYLOAD_BYTES_MAX = 6 * 1_024 * 1_024;
 const ENVELOPE_BYTES = '{"Records":[]}'.length;
 const COMMA_BYTES = 1;
 
-/** A page of the stream: less would ask again for what was just answered. */
+/** A page of the stream is taken whole; with less room, small batches would wait for reading between each two. */
 const ROOM_MIN = 1_000;
 
 interface Lane {

@@ -79,19 +79,25 @@ export function streamPoller(options: StreamPollerOptions): StreamPoller {
   let isClosed = false;
   let cancelTimer = () => {};
   let looking = begin();
+  let closing: Promise<void> | undefined;
 
   return {
     idle: () => hasLooked && [...running.values()].every((shard) => shard.isIdle()),
-    async close() {
-      isClosed = true;
-      cancelTimer();
-      for (const shard of running.values()) shard.stop();
-      api.close();
-      await Promise.all([looking, inTime(running.values())]);
-      for (const shard of running.values()) shard.abandon();
-      await positions.saved();
+    close: () => {
+      closing ??= close();
+      return closing;
     },
   };
+
+  async function close(): Promise<void> {
+    isClosed = true;
+    cancelTimer();
+    for (const shard of running.values()) shard.stop();
+    api.close();
+    await Promise.all([looking, inTime(running.values())]);
+    for (const shard of running.values()) shard.abandon();
+    await positions.saved();
+  }
 
   async function begin(): Promise<void> {
     await positions.load();
@@ -151,7 +157,8 @@ export function streamPoller(options: StreamPollerOptions): StreamPoller {
     positions.set(new Map([[shardId, position]]));
     if (!('ended' in position)) return;
     running.delete(shardId);
-    if (!isClosed) lookAgain(0); // For its children.
+    hasLooked = false; // For its children.
+    if (!isClosed) lookAgain(0);
   }
 
   /** A function may take minutes, and whoever closes does not want to wait for them. */
