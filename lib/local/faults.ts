@@ -19,32 +19,31 @@ export const LATENCY_MAX_MS = 900_000;
 /** Enough to recognise what was sent. */
 const SHOWN_CHARACTERS = 80;
 
-const FIELDS = ['mode', 'probability', 'latencyMs'];
+const FIELDS = ['mode', 'probability', 'latencyMs'] as const;
 
 /** `value` is whatever somebody sent. A setting that is left out never means the one from before. */
 export function parseFaults<Mode extends string>(modes: readonly Mode[], value: unknown): Faults<Mode> {
-  const given = requireFields(value);
-  const latencyMs = given['latencyMs'];
+  const { mode, probability = 1, latencyMs } = requireFields(value);
   return {
-    mode: requireMode(modes, given['mode']),
-    probability: requireNumber('probability', given['probability'] ?? 1, 1),
+    mode: requireMode(modes, mode),
+    probability: requireNumber('probability', probability, 1),
     ...(latencyMs !== undefined && { latencyMs: requireNumber('latencyMs', latencyMs, LATENCY_MAX_MS) }),
   };
 }
 
-function requireFields(value: unknown): Readonly<Record<string, unknown>> {
+function requireFields(value: unknown): Readonly<Partial<Record<(typeof FIELDS)[number], unknown>>> {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw new InvalidFault(
       `The faults are ${shown(value)}; expected an object such as {"mode":"none"}, with ${FIELDS.join(', ')}.`,
     );
   }
-  const unknown = Object.keys(value).find((name) => !FIELDS.includes(name));
+  const unknown = Object.keys(value).find((name) => !FIELDS.some((field) => field === name));
   if (unknown !== undefined) {
     throw new InvalidFault(
       `Faults have no ${shown(unknown)}; what can be set is ${FIELDS.join(', ')}. Nothing was changed.`,
     );
   }
-  return value as Readonly<Record<string, unknown>>;
+  return value;
 }
 
 function requireMode<Mode extends string>(modes: readonly Mode[], value: unknown): Mode {
