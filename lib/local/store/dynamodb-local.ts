@@ -80,32 +80,39 @@ async function ownDynamoDb(options: DynamoDbLocalOptions, jar: string): Promise<
   const tell = (level: Report['level'], kind: Report['kind'], message: string) =>
     options.report({ at: clock(), source: 'store', level, kind, message });
 
-  /** Undefined if Java ended, or said nothing for so long that it never will. */
-  async function launch(port: number): Promise<GuardedJava | undefined> {
+  let current: { readonly java: GuardedJava; asked: boolean } | undefined;
+  let closed = false;
+  let turn: Promise<void> = Promise.resolve();
+
+  /** False if Java ended, or said nothing for so long that it never will. */
+  async function launch(port: number): Promise<boolean> {
     const say = (line: string) => tell('warn', 'log', line);
     const java = guardedJava({ jarFolder: jar, port, ...folder }, environment, say);
-    if (await comesUp(java, endpointOn(port))) return java;
-    await java.end();
-    const refusal = java.refusal();
-    if (refusal !== undefined) throw new StoreNotStarted(refusal);
-    return undefined;
+    const launched = { java, asked: true };
+    current = launched;
+    if (!(await comesUp(java, endpointOn(port)))) {
+      await java.end();
+      const refusal = java.refusal();
+      if (refusal !== undefined) throw new StoreNotStarted(refusal);
+      return false;
+    }
+    launched.asked = closed;
+    java.ended.then(() => {
+      if (!launched.asked)
+        tell('error', 'platform', 'DynamoDB Local has ended by itself; its own messages are above.');
+    });
+    return true;
   }
 
-  async function firstLaunch(): Promise<{ readonly port: number; readonly java: GuardedJava }> {
+  async function firstLaunch(): Promise<number> {
     for (let launches = 0; launches < LAUNCHES; launches += 1) {
       const port = await requirePort(options.port ?? 0);
-      const java = await launch(port);
-      if (java) return { port, java };
+      if (await launch(port)) return port;
     }
     throw new StoreNotStarted(
       `DynamoDB Local did not come up in ${LAUNCHES} launches; its own messages are above.`,
     );
   }
-
-  const { port, java } = await firstLaunch();
-  let current = watched(java);
-  let closed = false;
-  let turn: Promise<void> = Promise.resolve();
 
   /** Ending and starting take seconds: whoever asks for the next thing meanwhile has it done after. */
   function inTurn(act: () => Promise<void>): Promise<void> {
@@ -114,30 +121,29 @@ async function ownDynamoDb(options: DynamoDbLocalOptions, jar: string): Promise<
     return done;
   }
 
-  function watched(running: GuardedJava): { readonly java: GuardedJava; asked: boolean } {
-    const watch = { java: running, asked: false };
-    running.ended.then(() => {
-      if (!watch.asked)
-        tell('error', 'platform', 'DynamoDB Local has ended by itself; its own messages are above.');
-    });
-    return watch;
+  async function end(): Promise<void> {
+    if (!current) return;
+    current.asked = true;
+    await current.java.end();
   }
 
-  function end(): Promise<void> {
-    current.asked = true;
-    return current.java.end();
+  const port = await firstLaunch();
+
+  function requireOpen(): void {
+    if (closed) throw new StoreNotStarted('DynamoDB Local was closed, and is not started again.');
   }
 
   async function restart(): Promise<void> {
-    if (closed) throw new StoreNotStarted('DynamoDB Local was closed, and is not started again.');
     await end();
+    requireOpen();
     await requirePort(port);
-    const next = await launch(port);
-    if (!next)
+    const isUp = await launch(port);
+    requireOpen();
+    if (!isUp) {
       throw new StoreNotStarted(
         `DynamoDB Local did not come up again on port ${port}; its own messages are above.`,
       );
-    current = watched(next);
+    }
     tell('info', 'platform', `DynamoDB Local was started again on port ${port}.`);
   }
 
@@ -146,12 +152,14 @@ async function ownDynamoDb(options: DynamoDbLocalOptions, jar: string): Promise<
     restart: () => inTurn(restart),
     stop: () => inTurn(end),
     kill(signal) {
+      if (!current) return;
       current.asked ||= signal !== 'SIGSTOP' && signal !== 'SIGCONT';
       current.java.kill(signal);
     },
-    close() {
+    async close() {
       closed = true;
-      return inTurn(end);
+      await end(); // Also of what is only coming up: whoever leaves does not wait for that.
+      await inTurn(end);
     },
   };
 }
@@ -175,9 +183,10 @@ async function comesUp(java: GuardedJava, endpoint: string): Promise<boolean> {
 }
 
 async function answers(endpoint: string): Promise<boolean> {
-  const client = new DynamoDBClient({ ...localClientConfig(endpoint), maxAttempts: 1 });
+  const requestHandler = { requestTimeout: READY_REQUEST_MS, throwOnRequestTimeout: true };
+  const client = new DynamoDBClient({ ...localClientConfig(endpoint), requestHandler, maxAttempts: 1 });
   try {
-    await client.send(new ListTablesCommand({ Limit: 1 }), { requestTimeout: READY_REQUEST_MS });
+    await client.send(new ListTablesCommand({ Limit: 1 }));
     return true;
   } catch {
     return false;
