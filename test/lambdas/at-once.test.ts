@@ -12,8 +12,8 @@ async function abandoned(effects: Effects) {
   const ledger = memoryLedger({ clock: () => time.now });
   const record = movedRecord<InProgress>(await ledger.reserve({ ...claimOf(), effects }, execute));
   time.now += LEASE_OVER_MS;
-  const look = async () =>
-    movedAtOnce(ledger).look((await ledger.read(record.pk)) ?? record, time.now + 1_000);
+  const atOnce = movedAtOnce(ledger, () => time.now);
+  const look = async () => atOnce.look((await ledger.read(record.pk)) ?? record, time.now + 1_000);
   const status = async () => (await ledger.read(record.pk))?.status;
   return { ledger, record, time, look, status };
 }
