@@ -452,7 +452,7 @@ describe('close', () => {
   });
 
   it('counts no failure of what is under way: the function may have been ended by the same hand', async () => {
-    const { stream, time, start, world, objects } = pollerStage({ retries: 0 });
+    const { stream, time, start, world, objects, told } = pollerStage({ retries: 0 });
     let answer = (_: Invoked) => {};
     world.answer = () => new Promise((resolve) => (answer = resolve));
     stream.open('s1');
@@ -465,6 +465,7 @@ describe('close', () => {
     await closed;
     await time.pass(MINUTE);
     expect([objects.size, (await checkpoints.load())?.shards]).toEqual([0, {}]);
+    expect(told('warn')).toEqual([]);
   });
 
   it('does not wait for long, and what ends after that counts for nothing', async () => {
