@@ -15,7 +15,7 @@ const INTERRUPTED = 130;
 export const local: Command = {
   usage: LOCAL_USAGE,
   about:
-    'Runs the stacks of the app in this folder on this machine. PORT chooses the port, 3000 by default; --data keeps everything over a restart, --fast makes a second of every minute, --json writes for machines.',
+    'Runs the stacks of the app in this folder on this machine. PORT chooses the port, 3000 by default; --data keeps everything over a restart, --assembly takes what was synthesised before, --fast makes a second of every minute, --json writes for machines.',
   async run(words, { out }) {
     const settings = localSettings(words, process.env);
     const report = settings.json ? jsonReporter(out) : terminalReporter({ write: out, colour: isColoured() });
