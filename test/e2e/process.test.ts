@@ -85,45 +85,45 @@ describe('npm start', () => {
     expect(said.split('\n')).toHaveLength(1);
   });
 
-  it.each(['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGKILL'] as const)(
-    'leaves nothing behind when it is ended by %s',
-    async (signal) => {
-      const cloud = await startLocalCloud(...assembly.options, '--json');
-      const pid = cloud.child.pid ?? 0;
-      await Promise.all(['/payments', '/orders'].map((path) => send(cloud, newRequest(path as '/orders'))));
-      const children = descendants(pid);
-      expect(children.length).toBeGreaterThan(8); // Java and its guard, and a process for each function that was called.
-      await cloud.stop(signal);
-      await eventually(
-        async () => children.filter(isThere),
-        (left) => left.length === 0,
-      );
-      expect(cloud.child.signalCode ?? cloud.child.exitCode).toBe(signal === 'SIGKILL' ? signal : 0);
-    },
-  );
-
-  it('leaves nothing behind when it is ended while it starts', async () => {
-    const { child } = launch(await freePort(), ['--fast']);
-    const pid = child.pid ?? 0;
-    const children = await eventually(
-      async () => descendants(pid),
-      (seen) => seen.length >= 3,
-    );
-    child.kill('SIGINT');
-    await once(child, 'exit');
-    expect(child.exitCode).toBe(0);
+  it.each(['SIGINT', 'SIGKILL'] as const)('leaves nothing behind when it is ended by %s', async (signal) => {
+    const cloud = await startLocalCloud(...assembly.options, '--json');
+    const pid = cloud.child.pid ?? 0;
+    await Promise.all(['/payments', '/orders'].map((path) => send(cloud, newRequest(path as '/orders'))));
+    const children = descendants(pid);
+    expect(children.length).toBeGreaterThan(8); // Java and its guard, and a process for each function that was called.
+    await cloud.stop(signal);
     await eventually(
       async () => children.filter(isThere),
       (left) => left.length === 0,
     );
+    expect(cloud.child.signalCode ?? cloud.child.exitCode).toBe(signal === 'SIGKILL' ? signal : 0);
   });
+
+  it.each(['SIGINT', 'SIGTERM', 'SIGHUP'] as const)(
+    'leaves nothing behind when it is ended by %s while it starts',
+    async (signal) => {
+      const { child } = launch(await freePort(), ['--fast']);
+      const pid = child.pid ?? 0;
+      const children = await eventually(
+        async () => descendants(pid),
+        (seen) => seen.length >= 3,
+      );
+      child.kill(signal);
+      await once(child, 'exit');
+      expect(child.exitCode).toBe(0);
+      await eventually(
+        async () => children.filter(isThere),
+        (left) => left.length === 0,
+      );
+    },
+  );
 });
 
 describe('the local cloud with a folder of its own', () => {
-  it('remembers every key and every charge over a restart, also over one that it did not see coming', async () => {
+  it('remembers every key and every charge over a restart that it did not see coming', async () => {
     const requests = [newRequest('/payments'), newRequest('/orders'), newRequest('/transfers')];
     const answers: string[][] = [];
-    for (const signal of ['SIGINT', 'SIGKILL', 'SIGINT'] as const) {
+    for (const signal of ['SIGKILL', 'SIGINT'] as const) {
       const cloud = await startLocalCloud(...assembly.options, '--data', folder);
       const seen = await Promise.all(requests.map((request) => sendUntilFinal(cloud, request)));
       answers.push(seen.map(({ text }) => text));
@@ -134,6 +134,5 @@ describe('the local cloud with a folder of its own', () => {
       await cloud.stop(signal);
     }
     expect(answers[1]).toEqual(answers[0]);
-    expect(answers[2]).toEqual(answers[0]);
   });
 });
