@@ -30,9 +30,10 @@ describe('what is deployed of a function', () => {
   });
 
   it('names its errors as the sources do, in every log', () => {
-    const codes = assets.map((asset) => readFileSync(join(asset, 'index.mjs'), 'utf8'));
-    for (const name of ['StoreUnavailable', 'InvalidArgument']) {
-      expect(codes.every((code) => new RegExp(`\\w+\\(this,"${name}"\\)|name="${name}"`).test(code))).toBe(true);
+    const codes = assets.map((asset) => readFileSync(join(asset, 'index.mjs'), 'utf8')).join('\n');
+    for (const name of ['StoreUnavailable', 'RecordUnreadable', 'RedriveFailed']) {
+      // As esbuild gives a class the name back that it has shortened.
+      expect(codes).toMatch(new RegExp(`\\w+\\(this,"${name}"\\)`));
     }
   });
 
