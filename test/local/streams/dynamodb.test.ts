@@ -50,7 +50,12 @@ describe('the stream of DynamoDB Local', () => {
   it('shows what is empty as DynamoDB would', async () => {
     const { seen, invoke } = recorder('empty-');
     const poller = await start(invoke);
-    const empty = { map: { M: {} }, list: { L: [{ M: {} }, { L: [] }] }, text: { S: '' }, none: { NULL: true } };
+    const empty = {
+      map: { M: {} },
+      list: { L: [{ M: {} }, { L: [] }] },
+      text: { S: '' },
+      none: { NULL: true },
+    };
     await put('empty-a', 1, { ...empty, bytes: { B: new Uint8Array() } });
     await until(() => seen.length > 0);
     expect(seen[0]?.dynamodb.NewImage).toMatchObject({ ...empty, bytes: { B: '' } });

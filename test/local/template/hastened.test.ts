@@ -72,7 +72,10 @@ it('all functions are told to make haste', () => {
 });
 
 it('an event that nobody waits for is tried again as soon as a person who watches expects it', () => {
-  expect(byName(fast, 'sweep')?.later).toEqual({ ...byName(model, 'sweep')?.later, retryAfterMs: [1_000, 2_000] });
+  expect(byName(fast, 'sweep')?.later).toEqual({
+    ...byName(model, 'sweep')?.later,
+    retryAfterMs: [1_000, 2_000],
+  });
 });
 
 it('what it was made of stays as it was', () => {
