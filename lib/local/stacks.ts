@@ -24,10 +24,22 @@ export async function readStacks(options: StacksOptions, opened: Opened): Promis
   const { folder, environment, fast, signal } = options;
   // The bundles stay there for as long as functions may be started from them.
   const outDir = await mkdtemp(join(tmpdir(), 'oncekey-'));
-  await opened.keep({ close: () => rm(outDir, { recursive: true, force: true }) });
-  // Whether the stacks may be deployed is for `cdk synth` to say; here it is to be known how they run.
-  const unchecked = { ...environment, CDK_VALIDATION: 'false' };
-  await synthesise({ folder, outDir, context: referenceContext, environment: unchecked, signal });
+  const ending = new AbortController();
+  const synthesis = synthesise({
+    ...{ folder, outDir, context: referenceContext },
+    // Whether the stacks may be deployed is for `cdk synth` to say; here it is to be known how they run.
+    environment: { ...environment, CDK_VALIDATION: 'false' },
+    signal: AbortSignal.any([signal, ending.signal]),
+  });
+  await opened.keep({
+    async close() {
+      // What else was started may have failed meanwhile, and an app that goes on would make the folder anew.
+      ending.abort();
+      await synthesis.catch(() => undefined);
+      await rm(outDir, { recursive: true, force: true });
+    },
+  });
+  await synthesis;
   const model = modelOf(readAssembly(outDir), (pattern) => requireKnownPattern(pattern, 'the pattern'));
   return fast ? hastened(model, fastPace) : model;
 }
