@@ -22,6 +22,10 @@ export const referenceContext = {
   stripeBaseUrl: PROVIDER_ADDRESS,
 } as const;
 
+/** As the service names them to its functions. */
+const PROVIDER_KEY = 'STRIPE_KEY_SECRET';
+const PROVIDER_URL = 'STRIPE_BASE_URL';
+
 export interface ReferenceSecrets {
   readonly apiKey: string;
   readonly webhookSecret: string;
@@ -47,14 +51,15 @@ export function secretValues(
   );
 }
 
-/** With the address that the provider really has. */
+/** With the address that the provider really has. Whoever has its key is told, asked for or not: nobody here is to call the real one. */
 export function withProvider(model: CloudModel, url: string): CloudModel {
   const functions = model.functions.map((fn): FunctionModel => {
     const variables = Object.entries(fn.environment);
     const environment = variables.map(
       ([name, value]) => [name, value === PROVIDER_ADDRESS ? url : value] as const,
     );
-    return { ...fn, environment: Object.fromEntries(environment) };
+    const told = PROVIDER_KEY in fn.environment && { [PROVIDER_URL]: url };
+    return { ...fn, environment: { ...Object.fromEntries(environment), ...told } };
   });
   return { ...model, functions };
 }

@@ -109,6 +109,14 @@ it('functions are told where the provider is, and nothing else changes', () => {
   expect(before.functions[0]?.environment).toBe(environment);
 });
 
+it('whoever has the key of the provider is led to the one on this machine, also in an assembly that names none', () => {
+  const model = modelOf({ functions: [fn('payments', { STRIPE_KEY_SECRET: 'arn:key' }), fn('reads', {})] });
+  expect(withProvider(model, 'http://127.0.0.1:1').functions.map(({ environment }) => environment)).toEqual([
+    { STRIPE_KEY_SECRET: 'arn:key', STRIPE_BASE_URL: 'http://127.0.0.1:1' },
+    {},
+  ]);
+});
+
 it('the provider tells the route of the function that can verify what it says', () => {
   const hook = fn('webhook', { STRIPE_WEBHOOK_SECRET: 'arn:secret' });
   const routes = [protectedRoute, { routeKey: 'POST /webhooks/stripe', functionName: 'webhook' }];
