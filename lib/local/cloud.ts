@@ -67,7 +67,7 @@ async function start(options: CloudOptions, opened: Opened): Promise<Cloud> {
 
   progress('Synthesising the stacks, and starting DynamoDB Local');
   const [found, store] = await Promise.all([
-    readStacks({ ...options, fast: settings.fast }, opened),
+    readStacks({ ...options, ...settings }, opened),
     opened.keep(dynamoDbLocal({ ...place('store'), environment, report })),
   ]);
   progress('Creating the tables, and starting the payment provider');

@@ -5,33 +5,41 @@ export interface LocalSettings {
   readonly port: number;
   /** Where everything is kept over a restart; without it, all is gone with the process. */
   readonly dataFolder: string | undefined;
+  /** What was synthesised before, instead of the app of this folder. */
+  readonly assembly: string | undefined;
   readonly fast: boolean;
   readonly json: boolean;
 }
 
 const DEFAULT_PORT = 3_000;
 
-export const LOCAL_USAGE = 'oncekey local [--data DIR] [--fast] [--json]';
+export const LOCAL_USAGE = 'oncekey local [--data DIR] [--assembly DIR] [--fast] [--json]';
 
 /** From the command line and the environment. Whatever is not understood is refused: nobody should wonder why nothing changed. */
 export function localSettings(
   words: readonly string[],
   environment: Readonly<Record<string, string | undefined>>,
 ): LocalSettings {
-  let dataFolder: string | undefined;
-  const flags = { fast: false, json: false };
-  const rest = words.flatMap((word) => (word.startsWith('--data=') ? ['--data', word.slice(7)] : [word]));
+  const folders: { '--data'?: string; '--assembly'?: string } = {};
+  const flags = { '--fast': false, '--json': false };
+  const rest = words.flatMap((word) => word.split(/(?<=^--\w+)=/));
   for (let word = rest.shift(); word !== undefined; word = rest.shift()) {
-    if (word === '--fast' || word === '--json') flags[word === '--fast' ? 'fast' : 'json'] = true;
-    else if (word === '--data') dataFolder = folderAfter(rest.shift());
+    if (word === '--fast' || word === '--json') flags[word] = true;
+    else if (word === '--data' || word === '--assembly') folders[word] = folderAfter(word, rest.shift());
     else throw new InvalidArgument(`there is no option ${word}. Usage: ${LOCAL_USAGE}`);
   }
-  return { port: portIn(environment['PORT']), dataFolder, ...flags };
+  return {
+    port: portIn(environment['PORT']),
+    dataFolder: folders['--data'],
+    assembly: folders['--assembly'],
+    fast: flags['--fast'],
+    json: flags['--json'],
+  };
 }
 
-function folderAfter(word: string | undefined): string {
+function folderAfter(option: string, word: string | undefined): string {
   if (word !== undefined && word !== '' && !word.startsWith('--')) return word;
-  throw new InvalidArgument(`--data needs a folder, as in --data .oncekey. Usage: ${LOCAL_USAGE}`);
+  throw new InvalidArgument(`${option} needs a folder, as in ${option} .oncekey. Usage: ${LOCAL_USAGE}`);
 }
 
 function portIn(text: string | undefined): number {

@@ -9,26 +9,31 @@ import { referenceContext } from './reference.ts';
 import { readAssembly } from './template/assembly.ts';
 import { hastened } from './template/hastened.ts';
 import { modelOf } from './template/model-of.ts';
-import { synthesise } from './template/synthesis.ts';
+import { type Synthesis, synthesise } from './template/synthesis.ts';
 
 export interface StacksOptions {
   /** Where cdk.json is. */
   readonly folder: string;
+  /** What was synthesised before; then nothing is synthesised. */
+  readonly assembly: string | undefined;
   readonly environment: NodeJS.ProcessEnv;
   readonly fast: boolean;
   readonly signal: AbortSignal;
 }
 
-/** What the app deploys, synthesised anew: what runs here is the code as it is now. */
+/** What the app deploys. Synthesised anew, unless somebody says where it was before: what runs here is the code as it is now. */
 export async function readStacks(options: StacksOptions, opened: Opened): Promise<CloudModel> {
-  const { folder, environment, fast, signal } = options;
+  const assembly = options.assembly ?? (await synthesised(options, opened));
+  const model = modelOf(readAssembly(assembly), (pattern) => requireKnownPattern(pattern, 'the pattern'));
+  return options.fast ? hastened(model, fastPace) : model;
+}
+
+async function synthesised({ folder, environment, signal }: StacksOptions, opened: Opened): Promise<string> {
   // The bundles stay there for as long as functions may be started from them.
   const outDir = await mkdtemp(join(tmpdir(), 'oncekey-'));
   const ending = new AbortController();
-  const synthesis = synthesise({
-    ...{ folder, outDir, context: referenceContext },
-    // Whether the stacks may be deployed is for `cdk synth` to say; here it is to be known how they run.
-    environment: { ...environment, CDK_VALIDATION: 'false' },
+  const synthesis = synthesiseReference({
+    ...{ folder, outDir, environment },
     signal: AbortSignal.any([signal, ending.signal]),
   });
   await opened.keep({
@@ -40,6 +45,12 @@ export async function readStacks(options: StacksOptions, opened: Opened): Promis
     },
   });
   await synthesis;
-  const model = modelOf(readAssembly(outDir), (pattern) => requireKnownPattern(pattern, 'the pattern'));
-  return fast ? hastened(model, fastPace) : model;
+  return outDir;
+}
+
+/** As it would be deployed, but with what stands here for the world outside of the stacks. */
+export function synthesiseReference(synthesis: Omit<Synthesis, 'context'>): Promise<void> {
+  // Whether the stacks may be deployed is for `cdk synth` to say; here it is to be known how they run.
+  const environment = { ...synthesis.environment, CDK_VALIDATION: 'false' };
+  return synthesise({ ...synthesis, context: referenceContext, environment });
 }

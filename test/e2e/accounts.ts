@@ -4,7 +4,7 @@ import { scopePk } from '../../lib/core/scope.ts';
 import { type Answer, eventually, type Request } from './client.ts';
 import type { Charge, LocalCloud, ShownRecord } from './local-cloud.ts';
 
-export function refOf({ path, tenant, key }: Request): string {
+function refOf({ path, tenant, key }: Request): string {
   return scopePk({ tenant, operation: `POST ${path}`, key });
 }
 

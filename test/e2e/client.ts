@@ -51,7 +51,7 @@ function parsed(text: string): Record<string, unknown> {
 }
 
 /** It will not change any more, whatever is sent again. */
-export function isFinal({ status, body }: Answer): boolean {
+function isFinal({ status, body }: Answer): boolean {
   if (status === 202 || status === 409 || status === 429 || status >= 500) return false;
   return body['retry'] !== 'same-key';
 }

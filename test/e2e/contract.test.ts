@@ -1,13 +1,15 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Accounts } from './accounts.ts';
+import { useAssembly } from './assembly.ts';
 import { type Answer, eventually, newRequest, OPERATIONS, send, sendUntilFinal } from './client.ts';
 import { type LocalCloud, startLocalCloud } from './local-cloud.ts';
 
+const assembly = useAssembly();
 let cloud: LocalCloud;
 let accounts: Accounts;
 
 beforeAll(async () => {
-  cloud = await startLocalCloud('--fast');
+  cloud = await startLocalCloud(...assembly.options);
   accounts = new Accounts(cloud);
 });
 

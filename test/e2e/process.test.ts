@@ -5,9 +5,11 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
+import { useAssembly } from './assembly.ts';
 import { eventually, newRequest, send, sendUntilFinal } from './client.ts';
 import { type Charge, freePort, launch, type ShownRecord, startLocalCloud } from './local-cloud.ts';
 
+const assembly = useAssembly();
 const folder = mkdtempSync(join(tmpdir(), 'oncekey-e2e-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
@@ -55,7 +57,7 @@ describe('npm start', () => {
   it('says in one sentence what is wrong with its options, and starts nothing', async () => {
     expect(await refusal(3_000, ['--quick'])).toEqual({
       code: 2,
-      said: 'oncekey local: there is no option --quick. Usage: oncekey local [--data DIR] [--fast] [--json]',
+      said: 'oncekey local: there is no option --quick. Usage: oncekey local [--data DIR] [--assembly DIR] [--fast] [--json]',
     });
     expect(await refusal('http', [])).toEqual({
       code: 2,
@@ -86,7 +88,7 @@ describe('npm start', () => {
   it.each(['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGKILL'] as const)(
     'leaves nothing behind when it is ended by %s',
     async (signal) => {
-      const cloud = await startLocalCloud('--fast', '--json');
+      const cloud = await startLocalCloud(...assembly.options, '--json');
       const pid = cloud.child.pid ?? 0;
       await Promise.all(['/payments', '/orders'].map((path) => send(cloud, newRequest(path as '/orders'))));
       const children = descendants(pid);
@@ -122,7 +124,7 @@ describe('the local cloud with a folder of its own', () => {
     const requests = [newRequest('/payments'), newRequest('/orders'), newRequest('/transfers')];
     const answers: string[][] = [];
     for (const signal of ['SIGINT', 'SIGKILL', 'SIGINT'] as const) {
-      const cloud = await startLocalCloud('--fast', '--data', folder);
+      const cloud = await startLocalCloud(...assembly.options, '--data', folder);
       const seen = await Promise.all(requests.map((request) => sendUntilFinal(cloud, request)));
       answers.push(seen.map(({ text }) => text));
       expect(seen.map(({ status }) => status)).toEqual([201, 201, 201]);

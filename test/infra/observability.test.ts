@@ -14,7 +14,7 @@ import { idempotent } from '../../lib/middleware/idempotent.ts';
 import { jsonLogSink } from '../../lib/observe/log.ts';
 import { emfSink, metricUnits } from '../../lib/observe/metrics.ts';
 import { post } from '../middleware/stage.ts';
-import { newFunction, newStack } from './stage.ts';
+import { newFunction, newStack, said } from './stage.ts';
 
 const RUNBOOK = 'https://example.com/runbook';
 
@@ -35,14 +35,6 @@ function watched(more: (stack: Stack) => Partial<ObservabilityProps> = () => ({}
     found.map(([name, { Properties }]) => [name.replace(/^Watch|[0-9A-F]{8}$/g, ''), Properties]),
   );
   return { template, alarms };
-}
-
-/** What a template says, with `<Name>` for what it refers to. */
-function said(value: unknown): string {
-  if (typeof value === 'string') return value;
-  const { Ref, 'Fn::GetAtt': attribute, 'Fn::Join': join } = value as Record<string, never[]>;
-  if (join) return (join[1] ?? ([] as unknown[])).map(said).join('');
-  return `<${String(Ref ?? attribute?.[0]).replace(/[0-9A-F]{8}$/, '')}>`;
 }
 
 interface AlarmProperties {

@@ -1,16 +1,7 @@
-import type { Stack } from 'aws-cdk-lib';
-import { Match, Template } from 'aws-cdk-lib/assertions';
+import { Match, type Template } from 'aws-cdk-lib/assertions';
 import { AwsSolutionsChecks } from 'cdk-nag';
 import { afterAll, describe, expect, it, vi } from 'vitest';
-import { referenceApp } from '../../lib/infra/reference/app.ts';
-import { allowedTo, UNBUNDLED } from './stage.ts';
-
-function templates(context: Readonly<Record<string, unknown>> = {}, environment: NodeJS.ProcessEnv = {}) {
-  const app = referenceApp(environment, { context: { ...UNBUNDLED, ...context }, analyticsReporting: false });
-  const [state, service] = ['OncekeyState', 'OncekeyService'].map((id) => app.node.findChild(id) as Stack);
-  if (!state || !service) throw new Error('the app has not both stacks');
-  return { app, state, service, ofState: Template.fromStack(state), ofService: Template.fromStack(service) };
-}
+import { allowedTo, templates } from './stage.ts';
 
 const { app, state, ofState, ofService } = templates();
 

@@ -1,8 +1,9 @@
 import { App, Duration, type Environment, Stack } from 'aws-cdk-lib';
-import type { Template } from 'aws-cdk-lib/assertions';
+import { Template } from 'aws-cdk-lib/assertions';
 import { Code, Function as LambdaFunction, Runtime } from 'aws-cdk-lib/aws-lambda';
 import type { Construct } from 'constructs';
 import flags from '../../cdk.json' with { type: 'json' };
+import { referenceApp } from '../../lib/infra/reference/app.ts';
 
 /** Nothing is bundled: what is asserted here is what is deployed around the code. */
 export const UNBUNDLED = { ...flags.context, 'aws:cdk:bundling-stacks': [] };
@@ -67,4 +68,23 @@ function named(resource: unknown): string {
   const tail = /"(\/[^"]*)"\]?\]?\}?$/.exec(text)?.[1] ?? '';
   const what = /StreamArn/.test(text) ? '.stream' : '';
   return `${name?.[1] ?? text}${what}${tail}`;
+}
+
+/** The reference service as it would be deployed, but for its code. */
+export function templates(
+  context: Readonly<Record<string, unknown>> = {},
+  environment: NodeJS.ProcessEnv = {},
+) {
+  const app = referenceApp(environment, { context: { ...UNBUNDLED, ...context }, analyticsReporting: false });
+  const [state, service] = ['OncekeyState', 'OncekeyService'].map((id) => app.node.findChild(id) as Stack);
+  if (!state || !service) throw new Error('the app has not both stacks');
+  return { app, state, service, ofState: Template.fromStack(state), ofService: Template.fromStack(service) };
+}
+
+/** What a template says, with `<Name>` for what it refers to. */
+export function said(value: unknown): string {
+  if (typeof value === 'string') return value;
+  const { Ref, 'Fn::GetAtt': attribute, 'Fn::Join': join } = value as Record<string, never[]>;
+  if (join) return (join[1] ?? ([] as unknown[])).map(said).join('');
+  return `<${String(Ref ?? attribute?.[0]).replace(/[0-9A-F]{8}$/, '')}>`;
 }

@@ -17,6 +17,7 @@ describe('the settings', () => {
       expect(localSettings(words, { PORT: '4000' })).toMatchObject(expected);
     }
     expect(localSettings(['--data=a=b'], {}).dataFolder).toBe('a=b');
+    expect(localSettings(['--assembly', 'cdk.out'], {}).assembly).toBe('cdk.out');
   });
 
   it.each([['--quick'], ['fast'], ['-f'], ['--data', 'a', 'b'], ['--fast=true'], ['']])(
@@ -31,6 +32,8 @@ describe('the settings', () => {
     'know no folder of %j',
     (words) => {
       expect(() => localSettings(words, {})).toThrow(/--data needs a folder/);
+      const others = words.map((word) => word.replace('--data', '--assembly'));
+      expect(() => localSettings(others, {})).toThrow(/--assembly needs a folder/);
     },
   );
 

@@ -40,6 +40,7 @@ const options = (folder: string, signal: AbortSignal) => ({
   folder,
   environment: process.env,
   fast: false,
+  assembly: undefined,
   signal,
 });
 

@@ -23,7 +23,7 @@ interface Faults {
 }
 
 const SIGNALS = ['SIGKILL', 'SIGSTOP', 'SIGCONT'] as const;
-export type FunctionSignal = (typeof SIGNALS)[number];
+type FunctionSignal = (typeof SIGNALS)[number];
 
 interface Answer {
   readonly status: number;
@@ -65,7 +65,7 @@ export function controlPlane(ports: ControlPorts) {
 
   return async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const { status, body } = await answered(request).catch(refusal);
-    const text = `${JSON.stringify(body)}\n`;
+    const text = `${readable(body)}\n`;
     response.writeHead(status, { 'content-type': 'application/json', 'cache-control': 'no-store' });
     response.end(text);
   };
@@ -150,6 +150,12 @@ function signalIn(body: unknown): FunctionSignal {
 
 function memberOf(body: unknown, name: string): unknown {
   return typeof body === 'object' && body !== null ? (body as Record<string, unknown>)[name] : undefined;
+}
+
+/** A list has a line for each of its elements: most of who reads it does so in a terminal. */
+function readable(body: unknown): string {
+  if (!Array.isArray(body) || body.length === 0) return JSON.stringify(body);
+  return `[\n${body.map((one) => JSON.stringify(one)).join(',\n')}\n]`;
 }
 
 /** Whatever content type it says: curl's default for -d is a form. No body is none. */

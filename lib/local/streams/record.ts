@@ -79,14 +79,14 @@ export function accountArn(streamArn: string): string {
 type Image = Readonly<Record<string, AttributeValue>>;
 
 function imageOf(image: Image): Readonly<Record<string, unknown>> {
-  return Object.fromEntries(Object.entries(image).map(([name, value]) => [name, valueOf(value)]));
+  return Object.fromEntries(Object.entries(image).map(([name, value]) => [name, shownValue(value)]));
 }
 
 /** Numbers stay text, as the stream has them; what is binary becomes text. */
-function valueOf(value: AttributeValue): unknown {
+function shownValue(value: AttributeValue): unknown {
   if (value.B !== undefined) return { B: base64(value.B) };
   if (value.BS !== undefined) return { BS: value.BS.map(base64) };
-  if (value.L !== undefined) return { L: value.L.map(valueOf) };
+  if (value.L !== undefined) return { L: value.L.map(shownValue) };
   if (value.M !== undefined) return { M: imageOf(value.M) };
   // The stream of DynamoDB Local leaves out the type of an empty map, and of nothing else that is empty.
   return Object.keys(value).length === 0 ? { M: {} } : value;

@@ -70,7 +70,10 @@ export function runShard(options: ShardOptions): ShardRun {
     for (const batch of batches.start(clock())) keepTrack(batch.givenUp ? keep(batch) : send(batch));
     const mayRead = state === 'open' && !isReading && batches.hasRoom;
     if (mayRead && readAt <= clock()) keepTrack(read());
-    else if (state === 'readToEnd' && batches.isEmpty) return end();
+    else if (state === 'readToEnd' && batches.isEmpty) {
+      end();
+      return;
+    }
     const times = [batches.wakeAt(), mayRead && !isReading ? readAt : undefined];
     const next = Math.min(...times.map((at) => at ?? Number.POSITIVE_INFINITY));
     if (next < Number.POSITIVE_INFINITY) cancelTimer = timers.after(Math.max(0, next - clock()), goOn);

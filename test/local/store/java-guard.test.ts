@@ -13,17 +13,20 @@ const PROGRAM = fileURLToPath(new URL('../../support/store-process.ts', import.m
 const folders = mkdtempSync(join(tmpdir(), 'oncekey-guarded-'));
 afterAll(() => rmSync(folders, { recursive: true }));
 
-/** Whatever a test that failed has left. */
-const started: ChildProcess[] = [];
+/** A test that failed leaves nothing either: its process, its Java, and the guard that did not do its work. */
+const started: { readonly child: ChildProcess; readonly folder: string }[] = [];
 afterEach(() => {
-  for (const child of started.splice(0)) child.kill('SIGKILL');
+  for (const { child, folder } of started.splice(0)) {
+    child.kill('SIGKILL');
+    for (const pid of usersOf(folder)) process.kill(pid, 'SIGKILL');
+  }
 });
 
 /** Leads a process group, as whatever is started at a terminal does. */
 function start(told: StoreProcess): ChildProcess {
   const args = ['--disable-warning=ExperimentalWarning', PROGRAM, JSON.stringify(told)];
   const child = spawn(process.execPath, args, { detached: true, stdio: ['ignore', 'pipe', 'ignore'] });
-  started.push(child);
+  started.push({ child, folder: told.folder });
   return child;
 }
 

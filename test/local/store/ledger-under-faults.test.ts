@@ -4,6 +4,7 @@ import { describe, expect, inject, it } from 'vitest';
 import { StoreUnavailable } from '../../../lib/core/errors.ts';
 import type { InProgress } from '../../../lib/core/record.ts';
 import { dynamoDbLedger } from '../../../lib/ledger/dynamodb.ts';
+import { RECORD_SK } from '../../../lib/ledger/schema.ts';
 import type { StoreFault } from '../../../lib/local/store/store-faults.ts';
 import {
   attemptAt,
@@ -47,23 +48,26 @@ async function behindProxy(random?: () => number, target = inject('dynamoDbEndpo
 }
 
 const rowOf = (id: string) => ({ Put: { TableName: tableName, Item: { pk: id, sk: 'row' } } });
-const rowIsThere = async (id: string) => {
-  const Key = { pk: { S: id }, sk: { S: 'row' } };
-  return (
-    (await direct.send(new GetItemCommand({ TableName: tableName, Key, ConsistentRead: true }))).Item !==
-    undefined
-  );
-};
+async function isThere(pk: string, sk: string): Promise<boolean> {
+  const Key = { pk: { S: pk }, sk: { S: sk } };
+  const { Item } = await direct.send(new GetItemCommand({ TableName: tableName, Key, ConsistentRead: true }));
+  return Item !== undefined;
+}
 
 describe('an owner whose reserve was applied and never answered', () => {
   it('owns the key on its next try, and nobody else does', async () => {
-    const { ledger, newLedger, faults, seen } = await behindProxy(firstOnes(3));
+    const { newLedger, faults, seen } = await behindProxy(firstOnes(3));
     faults.set({ mode: 'drop-response', probability: 0.5, latencyMs: 0 });
     const claim = claimOf();
+    const wasApplied: boolean[] = [];
+    const ledger = newLedger(async () => {
+      wasApplied.push(await isThere(claim.pk, RECORD_SK));
+    });
     expect(await ledger.reserve(claim, execute)).toMatchObject({
       kind: 'owned',
       record: { attempt: 1, owner: claim.owner },
     });
+    expect(wasApplied).toEqual([true, true, true]);
     expect(seen().operations.PutItem).toEqual({ requests: 4, faulted: { 'drop-response': 3 } });
     const second = await newLedger().reserve(claimOf({ pk: claim.pk }), execute);
     expect(second).toMatchObject({ kind: 'held', record: { owner: claim.owner } });
@@ -89,7 +93,7 @@ describe('a ledger', () => {
       const completed = await ledger.complete(mine, outcomeAt(START), [rowOf(row)]);
       expect(completed).toMatchObject({ kind: 'moved', record: { status: 'completed', attempt: 1 } });
       expect(seen().operations.TransactWriteItems).toEqual({ requests: 3, faulted: { [mode]: 2 } });
-      expect(await rowIsThere(row)).toBe(true);
+      expect(await isThere(row, 'row')).toBe(true);
     },
   );
 

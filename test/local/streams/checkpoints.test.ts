@@ -60,10 +60,15 @@ describe('a file of checkpoints', () => {
 
 describe('a restart', () => {
   /** Runs for a while, and stops as a process does. */
-  async function runFor(ms: number, stage: ReturnType<typeof pollerStage>, checkpoints?: Checkpoints) {
-    const asked = stage.stream.asked.length;
-    const poller = stage.start(checkpoints);
-    while (stage.stream.asked.length === asked) await stage.time.settle(); // Files are read in time of their own.
+  async function runFor(
+    ms: number,
+    stage: ReturnType<typeof pollerStage>,
+    checkpoints = memoryCheckpoints(),
+  ) {
+    const loaded = Promise.withResolvers<void>(); // A file is read in a time of its own.
+    const load = () => checkpoints.load().finally(loaded.resolve);
+    const poller = stage.start({ ...checkpoints, load });
+    await loaded.promise;
     await stage.time.pass(ms);
     const closed = poller.close();
     await stage.time.pass(10 * SECOND);

@@ -51,7 +51,10 @@ export function fakeStream(clock: () => number, pageRecords = 1_000) {
       failure = error;
     },
     write(id: string, ...of: Change[]) {
-      for (const one of of) shardOf(id).records.push(sdkRecord((number += 1), { at: clock(), ...one }));
+      for (const one of of) {
+        number += 1;
+        shardOf(id).records.push(sdkRecord(number, { at: clock(), ...one }));
+      }
     },
     client: { send } as unknown as DynamoDBStreamsClient,
   };

@@ -88,7 +88,10 @@ describe('shards', () => {
     stream.write('child', {});
     stream.write('sister', {});
     let failures = 0;
-    world.answer = () => ((failures += 1) <= 2 ? THREW : OK);
+    world.answer = () => {
+      failures += 1;
+      return failures <= 2 ? THREW : OK;
+    };
     const poller = start();
     await time.pass(MINUTE);
     expect(batches.slice(0, 3)).toEqual([
@@ -371,7 +374,10 @@ describe('a function', () => {
   it('that cannot be invoked at all costs the records nothing', async () => {
     const { stream, time, start, world, objects, told } = pollerStage({ retries: 0 });
     let tries = 0;
-    world.answer = () => ((tries += 1) <= 3 ? new Error('no function sentinel') : OK);
+    world.answer = () => {
+      tries += 1;
+      return tries <= 3 ? new Error('no function sentinel') : OK;
+    };
     stream.open('s1');
     stream.write('s1', {});
     const poller = start();
@@ -384,7 +390,10 @@ describe('a function', () => {
   it('is measured by the age of the last record that it is sent, each time', async () => {
     const { stream, time, start, world, reports } = pollerStage({ windowMs: 60_000 });
     let tries = 0;
-    world.answer = () => ((tries += 1) === 1 ? THREW : OK);
+    world.answer = () => {
+      tries += 1;
+      return tries === 1 ? THREW : OK;
+    };
     stream.open('s1');
     const poller = start();
     await time.pass(0);
@@ -452,7 +461,7 @@ describe('close', () => {
   });
 
   it('counts no failure of what is under way: the function may have been ended by the same hand', async () => {
-    const { stream, time, start, world, objects } = pollerStage({ retries: 0 });
+    const { stream, time, start, world, objects, told } = pollerStage({ retries: 0 });
     let answer = (_: Invoked) => {};
     world.answer = () => new Promise((resolve) => (answer = resolve));
     stream.open('s1');
@@ -465,6 +474,7 @@ describe('close', () => {
     await closed;
     await time.pass(MINUTE);
     expect([objects.size, (await checkpoints.load())?.shards]).toEqual([0, {}]);
+    expect(told('warn')).toEqual([]);
   });
 
   it('does not wait for long, and what ends after that counts for nothing', async () => {

@@ -47,7 +47,10 @@ export function pollerStage(more: Partial<StreamMappingModel> = {}, { pageRecord
       report: (report) => reports.push(report),
       ...{ clock: time.clock, timers: time.timers },
       ...(checkpoints && { checkpoints }),
-      newId: () => `id-${(ids += 1)}`,
+      newId() {
+        ids += 1;
+        return `id-${ids}`;
+      },
     });
   return {
     ...{ time, stream, model, reports, batches, objects, world, start },
