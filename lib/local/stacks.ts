@@ -31,8 +31,20 @@ export async function readStacks(options: StacksOptions, opened: Opened): Promis
 async function synthesised({ folder, environment, signal }: StacksOptions, opened: Opened): Promise<string> {
   // The bundles stay there for as long as functions may be started from them.
   const outDir = await mkdtemp(join(tmpdir(), 'oncekey-'));
-  await opened.keep({ close: () => rm(outDir, { recursive: true, force: true }) });
-  await synthesiseReference({ folder, outDir, environment, signal });
+  const ending = new AbortController();
+  const synthesis = synthesiseReference({
+    ...{ folder, outDir, environment },
+    signal: AbortSignal.any([signal, ending.signal]),
+  });
+  await opened.keep({
+    async close() {
+      // What else was started may have failed meanwhile, and an app that goes on would make the folder anew.
+      ending.abort();
+      await synthesis.catch(() => undefined);
+      await rm(outDir, { recursive: true, force: true });
+    },
+  });
+  await synthesis;
   return outDir;
 }
 

@@ -29,6 +29,14 @@ describe('what is deployed of a function', () => {
     }
   });
 
+  it('names its errors as the sources do, in every log', () => {
+    const codes = assets.map((asset) => readFileSync(join(asset, 'index.mjs'), 'utf8')).join('\n');
+    for (const name of ['StoreUnavailable', 'RecordUnreadable', 'RedriveFailed']) {
+      // As esbuild gives a class the name back that it has shortened.
+      expect(codes).toMatch(new RegExp(`\\w+\\(this,"${name}"\\)`));
+    }
+  });
+
   // Lambda's own SDK changes under a function; this one was tested, and is inside.
   it('loads where there is nothing beside it', () => {
     const env = { ...process.env, LEDGER_TABLE: 'ledger', AWS_REGION: 'eu-central-1' };

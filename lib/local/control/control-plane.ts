@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { InvalidArgument } from '../../core/errors.ts';
 import { FunctionUnknown } from '../functions/errors.ts';
+import { readBody } from '../gateway/request-body.ts';
 import { forbiddenBecause } from './loopback.ts';
 
 /** What the control plane shows and moves. */
@@ -51,10 +52,11 @@ type Methods = Readonly<
 >;
 
 const PREFIX = '/_local';
+const WITHIN = new RegExp(`^${PREFIX}(?:[/?]|$)`);
 
 /** Whether a request is for the control plane and not for the API beside it. */
-export function isControl({ url = '' }: IncomingMessage): boolean {
-  return url === PREFIX || url.startsWith(`${PREFIX}/`);
+export function isControl({ url = '' }: Pick<IncomingMessage, 'url'>): boolean {
+  return WITHIN.test(url);
 }
 
 /** JSON in and out, for whoever sits at this machine: there is no other authority here than being on it. */
@@ -76,7 +78,7 @@ export function controlPlane(ports: ControlPorts) {
       const match = pattern.exec(path);
       if (!match) continue;
       const act = methods[request.method ?? ''];
-      if (!act) throw new Refused(405, `${path} takes ${Object.keys(methods).join(' and ')}.`);
+      if (!act) throw new Refused(405, `${PREFIX}${path} takes ${Object.keys(methods).join(' and ')}.`);
       const words = match.slice(1).map(decodeURIComponent);
       return act(words, request.method === 'GET' ? undefined : await bodyOf(request));
     }
@@ -158,14 +160,10 @@ function readable(body: unknown): string {
 
 /** Whatever content type it says: curl's default for -d is a form. No body is none. */
 async function bodyOf(request: IncomingMessage): Promise<unknown> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of request) {
-    bytes += (chunk as Buffer).length;
-    if (bytes > BODY_MAX_BYTES) throw new Refused(413, `The body has more than ${BODY_MAX_BYTES} bytes.`);
-    chunks.push(chunk as Buffer);
-  }
-  const text = Buffer.concat(chunks).toString('utf8').trim();
+  const read = await readBody(request, BODY_MAX_BYTES);
+  if (read.kind === 'too-large') throw new Refused(413, `The body has more than ${BODY_MAX_BYTES} bytes.`);
+  if (read.kind === 'broken') throw new Refused(400, 'The body has ended before it was whole.');
+  const text = read.bytes.toString('utf8').trim();
   if (text === '') return undefined;
   try {
     return JSON.parse(text);

@@ -148,7 +148,13 @@ export function fleet(options: FleetOptions): Fleet {
     const invoked = isLate ? late(requestId, model.timeoutMs) : invokedOf(outcome, requestId);
     const durationMs = clock() - sentAt;
     if (invoked.kind !== 'failed') tell('debug', invoked.kind, { requestId, durationMs });
-    else tell('error', `failed: ${summaryOf(invoked.payload)}`, { requestId, durationMs, ...invoked });
+    // Ended with the cloud, it did not fail: somebody wanted it so.
+    else
+      tell(isClosed ? 'debug' : 'error', `failed: ${summaryOf(invoked.payload)}`, {
+        requestId,
+        durationMs,
+        ...invoked,
+      });
     answer(waiting, invoked);
     if (outcome.kind === 'returned' || outcome.kind === 'threw') rest(member);
     else doom(member);

@@ -63,7 +63,8 @@ export function laterQueue({ clock, timers, queues, invoke, tell }: LaterQueueOp
       return;
     }
     errand.last = invoked;
-    const retryMs = RETRY_MS[Math.min(errand.invocations, RETRY_MS.length) - 1];
+    const { retryAfterMs = RETRY_MS } = model.later;
+    const retryMs = retryAfterMs[Math.min(errand.invocations, retryAfterMs.length) - 1];
     if (retryMs === undefined || errand.invocations > model.later.retries)
       discard(errand, 'RetriesExhausted');
     else again(errand, retryMs, summaryOf(invoked.payload));

@@ -19,8 +19,13 @@ export function claimFolder(folder: string, pid: number): void {
   writeFileSync(claimPath(folder, pid), '');
 }
 
+/** Where the folder is none, there is no claim on it either. */
 export function releaseFolder(folder: string, pid: number): void {
-  rmSync(claimPath(folder, pid), { force: true });
+  try {
+    rmSync(claimPath(folder, pid), { force: true });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOTDIR') throw error;
+  }
 }
 
 /** The pid of another process that uses the folder. What those that are gone left is removed. */

@@ -88,7 +88,8 @@ function shownValue(value: AttributeValue): unknown {
   if (value.BS !== undefined) return { BS: value.BS.map(base64) };
   if (value.L !== undefined) return { L: value.L.map(shownValue) };
   if (value.M !== undefined) return { M: imageOf(value.M) };
-  return value;
+  // The stream of DynamoDB Local leaves out the type of an empty map, and of nothing else that is empty.
+  return Object.keys(value).length === 0 ? { M: {} } : value;
 }
 
 function base64(bytes: Uint8Array): string {

@@ -11,6 +11,9 @@ export interface Pace {
 const MINUTE_MS = 60_000;
 const SECOND_MS = 1_000;
 
+/** Of asynchronous events that failed, for which Lambda waits a minute and then two. */
+const RETRY_AFTER_MS = [SECOND_MS, 2 * SECOND_MS];
+
 /** Somebody waits for an answer of an API no longer than this; a function that may take longer works for nobody who waits. */
 const WAITED_FOR_MS = 30_000;
 
@@ -24,6 +27,7 @@ export function hastened(model: CloudModel, { timeoutMsMax, environment }: Pace)
         ...one,
         timeoutMs: isWaitedFor ? Math.min(one.timeoutMs, timeoutMsMax) : one.timeoutMs,
         environment: { ...one.environment, ...environment },
+        later: { ...one.later, retryAfterMs: RETRY_AFTER_MS },
       };
     }),
     mappings: model.mappings.map((one) => ({ ...one, windowMs: Math.min(one.windowMs, SECOND_MS) })),

@@ -96,6 +96,13 @@ describe('an event that nobody waits for', () => {
     ]);
   });
 
+  it('waits only as long as its function says', async () => {
+    const { add, goOn, invoked } = scene([failed('a'), failed('b'), OK], { retryAfterMs: [1_000, 2_000] });
+    add();
+    await goOn();
+    expect(invoked.map(({ atMs }) => atMs)).toEqual([0, 1_000, 3_000]);
+  });
+
   it('that fails once is done when it works', async () => {
     const { add, goOn, invoked, kept } = scene([failed('a'), OK]);
     add();

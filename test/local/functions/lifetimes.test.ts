@@ -47,6 +47,15 @@ describe('a pool that is closed', () => {
     expect(await Promise.all(answers)).toEqual([{ kind: 'throttled' }, { kind: 'throttled' }, undefined]);
   });
 
+  it('calls nothing a failure that was ended with it', async () => {
+    const { pool, reports, told } = stage({ busy: HOLDING });
+    const answer = pool.invoke('busy', '{}');
+    await told('busy');
+    await pool.close();
+    expect(failure(await answer).error).toBe('Crash');
+    expect(reports.filter(({ level }) => level === 'error')).toEqual([]);
+  });
+
   it('starts nothing any more, and says so', async () => {
     const { pool, reports, timers } = stage({ f: HOLDING });
     await pool.close();

@@ -20,6 +20,7 @@ import {
   dynamoDbLocal,
 } from '../../../lib/local/store/dynamodb-local.ts';
 import { StoreNotOurs, StoreNotStarted } from '../../../lib/local/store/errors.ts';
+import { releaseFolder } from '../../../lib/local/store/folder.ts';
 import { freePort } from '../../../lib/local/store/port.ts';
 import { storeProxy } from '../../../lib/local/store/store-proxy.ts';
 import { realTimers } from '../../../lib/local/timers.ts';
@@ -194,6 +195,13 @@ describe('a folder', () => {
     writeFileSync(file, '');
     await expect(start({ folder: file })).rejects.toThrow(`The tables cannot be kept in ${file} (`);
     await expect(start({ folder: join(file, 'in-it') })).rejects.toBeInstanceOf(StoreNotStarted);
+  });
+
+  it('that is none has no claim to give up, and that is no fault', () => {
+    const file = join(newFolder(), 'file');
+    writeFileSync(file, '');
+    expect(() => releaseFolder(file, process.pid)).not.toThrow();
+    expect(() => releaseFolder(join(newFolder(), 'not-there'), process.pid)).not.toThrow();
   });
 });
 

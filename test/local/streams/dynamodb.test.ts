@@ -47,6 +47,21 @@ const OK: Invoked = { kind: 'returned', payload: '{"batchItemFailures":[]}' };
 const counted = (to: number) => Array.from({ length: to }, (_, n) => n);
 
 describe('the stream of DynamoDB Local', () => {
+  it('shows what is empty as DynamoDB would', async () => {
+    const { seen, invoke } = recorder('empty-');
+    const poller = await start(invoke);
+    const empty = {
+      map: { M: {} },
+      list: { L: [{ M: {} }, { L: [] }] },
+      text: { S: '' },
+      none: { NULL: true },
+    };
+    await put('empty-a', 1, { ...empty, bytes: { B: new Uint8Array() } });
+    await until(() => seen.length > 0);
+    expect(seen[0]?.dynamodb.NewImage).toMatchObject({ ...empty, bytes: { B: '' } });
+    await poller.close();
+  });
+
   it('is handed on whole, each item in its order, in as many lanes as there are', async () => {
     const { seen, invoke, of } = recorder('order-');
     const poller = await start(invoke, { parallelBatches: 4, batchSize: 3 });

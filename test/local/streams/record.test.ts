@@ -46,6 +46,17 @@ describe('a record', () => {
     });
   });
 
+  it('has an empty map as one, at any depth, although the stream of DynamoDB Local leaves its type out', () => {
+    const NewImage = { steps: {}, l: { L: [{}] }, m: { M: { deep: {} } }, none: { L: [] } };
+    const { dynamodb } = read({ dynamodb: { ...sdkRecord(7).dynamodb, NewImage } });
+    expect(dynamodb.NewImage).toEqual({
+      steps: { M: {} },
+      l: { L: [{ M: {} }] },
+      m: { M: { deep: { M: {} } } },
+      none: { L: [] },
+    });
+  });
+
   it('that TTL removed is told as DynamoDB tells it, although DynamoDB Local has a name of its own', () => {
     expect(Object.values(OperationType)).not.toContain('UNKNOWN_TO_SDK_VERSION');
     const { NewImage: OldImage, ...change } = sdkRecord(7).dynamodb;

@@ -71,6 +71,13 @@ it('all functions are told to make haste', () => {
   expect(byName(fast, 'sweep')?.environment).toEqual({ B: 'fast', C: 'fast' });
 });
 
+it('an event that nobody waits for is tried again as soon as a person who watches expects it', () => {
+  expect(byName(fast, 'sweep')?.later).toEqual({
+    ...byName(model, 'sweep')?.later,
+    retryAfterMs: [1_000, 2_000],
+  });
+});
+
 it('what it was made of stays as it was', () => {
   expect(JSON.stringify(model)).toBe(before);
 });
