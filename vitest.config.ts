@@ -20,8 +20,8 @@ export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
     globalSetup: ['test/support/dynamodb-local.ts'],
-    // Half of a file's time is waiting for DynamoDB Local; one worker per core leaves the cores idle.
-    maxWorkers: Math.max(2, availableParallelism()),
+    // A good part of a file's time is waiting for other processes; one worker per core leaves the cores idle.
+    maxWorkers: availableParallelism() + 1,
     // DynamoDB Local and the file's own loop share two cores; a slow machine is not a failing test.
     testTimeout: 600_000,
     hookTimeout: 600_000,

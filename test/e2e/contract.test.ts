@@ -1,7 +1,16 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Accounts } from './accounts.ts';
 import { useAssembly } from './assembly.ts';
-import { type Answer, eventually, newRequest, OPERATIONS, send, sendUntilFinal } from './client.ts';
+import {
+  type Answer,
+  eventually,
+  newRequest,
+  OPERATIONS,
+  type Request,
+  send,
+  sendUntilFinal,
+} from './client.ts';
+import { loadUnderKills } from './kills.ts';
 import { type LocalCloud, startLocalCloud } from './local-cloud.ts';
 
 const assembly = useAssembly();
@@ -30,7 +39,7 @@ async function get(path: string, tenant = 'acme'): Promise<Response> {
   return fetch(`${cloud.url}${path}`, { headers: { authorization: `Bearer ${await cloud.token(tenant)}` } });
 }
 
-describe.each(OPERATIONS)('POST %s on the local cloud', (path) => {
+describe.concurrent.each(OPERATIONS)('POST %s on the local cloud', (path) => {
   it('charges once and is replayed byte for byte, however often it is sent', async () => {
     const request = newRequest(path);
     const first = await final(request);
@@ -111,21 +120,31 @@ describe.each(OPERATIONS)('POST %s on the local cloud', (path) => {
     expect(await (await get(status)).json()).toMatchObject({ state: 'completed' });
     expect((await get(status, 'globex')).status).toBe(404);
   });
+});
+
+describe('each operation', () => {
+  const requestsOf = () => OPERATIONS.map((path) => newRequest(path));
+  const all = async (requests: readonly Request[], look: (request: Request) => Promise<unknown>) =>
+    void (await Promise.all(requests.map(look)));
 
   it('is not lost when its client goes away in the middle, and is found by the retry', async () => {
-    const request = newRequest(path);
     await cloud.control('PUT', '/provider/faults', { mode: 'slow', latencyMs: 1_000 });
-    const gone = new AbortController();
-    const sent = send(cloud, request, { signal: gone.signal }).catch(() => undefined);
-    await eventually(
-      () => accounts.recordOf(request),
-      (record) => record !== undefined,
-    );
-    gone.abort();
-    await sent;
+    const requests = requestsOf();
+    await all(requests, async (request) => {
+      const gone = new AbortController();
+      const sent = send(cloud, request, { signal: gone.signal }).catch(() => undefined);
+      await eventually(
+        () => accounts.recordOf(request),
+        (record) => record !== undefined,
+      );
+      gone.abort();
+      await sent;
+    });
     await cloud.control('PUT', '/provider/faults', { mode: 'none' });
-    expect((await final(request)).status).toBe(201);
-    expect(await accounts.chargesOf(request)).toBe(1);
+    await all(requests, async (request) => {
+      expect((await final(request)).status).toBe(201);
+      expect(await accounts.chargesOf(request)).toBe(1);
+    });
   });
 
   it.each([
@@ -134,19 +153,22 @@ describe.each(OPERATIONS)('POST %s on the local cloud', (path) => {
     ['error', 201],
     ['decline', 402],
     ['slow', 201],
-  ])('ends right where the provider fails once with %s', async (mode, status) => {
-    const request = newRequest(path);
+  ])('ends right where the provider fails with %s', async (mode, status) => {
     await cloud.control('PUT', '/provider/faults', { mode, latencyMs: 800 });
-    await send(cloud, request);
-    // It has ended, or it was tried in vain and is to be looked at again.
-    await eventually(
-      () => accounts.recordOf(request),
-      (record) => record?.open === false || record?.dueAt !== undefined,
-    );
+    const requests = requestsOf();
+    await all(requests, async (request) => {
+      await send(cloud, request);
+      // It has ended, or it was tried in vain and is to be looked at again.
+      await eventually(
+        () => accounts.recordOf(request),
+        (record) => record?.open === false || record?.dueAt !== undefined,
+      );
+    });
     await cloud.control('PUT', '/provider/faults', { mode: 'none' });
-    const answer = await final(request);
-    expect(answer.status).toBe(status);
-    expect(await accounts.chargesOf(request)).toBe(status === 201 ? 1 : 0);
+    await all(requests, async (request) => {
+      expect((await final(request)).status).toBe(status);
+      expect(await accounts.chargesOf(request)).toBe(status === 201 ? 1 : 0);
+    });
   });
 });
 
@@ -193,8 +215,7 @@ describe('the network to the store', () => {
     await cloud.control('PUT', '/store/faults', { mode: 'down' });
     const before = (await accounts.charges()).length;
     const requests = OPERATIONS.map((path) => newRequest(path));
-    for (const request of requests) {
-      const refused = await send(cloud, request);
+    for (const refused of await Promise.all(requests.map((request) => send(cloud, request)))) {
       expect([refused.status, refused.body['code'], refused.body['retry']]).toEqual([
         503,
         'store_unavailable',
@@ -243,6 +264,12 @@ describe('whoever has no token', () => {
       const response = await fetch(`${cloud.url}/webhooks/stripe`, { method: 'POST', headers, body });
       expect(response.status).toBe(400);
     }
+  });
+});
+
+describe('under load, with functions killed at random and a provider that fails at random', () => {
+  it('every key ends, charged once if it was told so', async () => {
+    await loadUnderKills(cloud, accounts);
   });
 });
 
