@@ -10,7 +10,11 @@ export interface EndingPorts {
   readonly outputs: readonly EventEmitter[];
   /** For whoever cannot wait. */
   readonly hurry: () => void;
+  readonly clock: () => number;
 }
+
+/** A terminal's Ctrl-C reaches npm and us, and npm passes on what it gets: two signals that are one. */
+const SAME_MS = 1_000;
 
 export interface Ending {
   readonly signal: AbortSignal;
@@ -18,10 +22,12 @@ export interface Ending {
 }
 
 /** The first signal ends it in order, so that no child is left; whoever cannot wait for that sends another one. */
-export function awaitEnding({ signals, outputs, hurry }: EndingPorts): Ending {
+export function awaitEnding({ signals, outputs, hurry, clock }: EndingPorts): Ending {
   const ending = new AbortController();
+  let askedAt: number | undefined;
   const end = () => {
-    if (ending.signal.aborted) hurry();
+    askedAt ??= clock();
+    if (clock() - askedAt >= SAME_MS) hurry();
     ending.abort();
   };
   const unheard = () => ending.abort();

@@ -40,6 +40,7 @@ export const local: Command = {
       signals: process,
       outputs: [process.stdout, process.stderr],
       hurry: () => process.exit(INTERRUPTED),
+      clock: Date.now,
     });
     let cloud: Cloud | undefined;
     try {
@@ -54,6 +55,7 @@ export const local: Command = {
       if (!(error instanceof Ended)) throw error;
     } finally {
       await cloud?.close();
+      if (cloud) say('Ended');
       forget();
     }
   },

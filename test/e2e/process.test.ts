@@ -1,4 +1,5 @@
 /* The local cloud as a process: how it starts, how it refuses to, and that nothing is left of it. */
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -97,6 +98,33 @@ describe('npm start', () => {
       (left) => left.length === 0,
     );
     expect(cloud.child.signalCode ?? cloud.child.exitCode).toBe(signal === 'SIGKILL' ? signal : 0);
+  });
+
+  it('ends in order when Ctrl-C reaches npm as well, which passes it on', async () => {
+    const env = { ...process.env, PORT: String(await freePort()) };
+    const stdio = ['ignore', 'pipe', 'ignore'] as const;
+    const npm = spawn('npm', ['start', '--', ...assembly.options], {
+      env,
+      detached: true,
+      stdio: [...stdio],
+    });
+    let said = '';
+    npm.stdout?.on('data', (chunk) => {
+      said += String(chunk);
+    });
+    const pid = npm.pid ?? 0;
+    await eventually(
+      async () => said,
+      (now) => now.includes('Ctrl-C ends it.'),
+    );
+    const children = descendants(pid);
+    process.kill(-pid, 'SIGINT'); // As a terminal does: to all of its foreground group.
+    await once(npm, 'close');
+    expect(said).toMatch(/ Ended\n$/);
+    await eventually(
+      async () => children.filter(isThere),
+      (left) => left.length === 0,
+    );
   });
 
   it.each(['SIGINT', 'SIGTERM', 'SIGHUP'] as const)(
