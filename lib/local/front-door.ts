@@ -5,7 +5,7 @@ import { isControl } from './control/control-plane.ts';
 export class FrontDoor {
   /** What the stacks have; nothing, while they are not up. */
   api: RequestListener | undefined;
-  /** Beside it, from the first moment on. */
+  /** Beside it, as soon as there is something to look at or to move. */
   control: ((request: IncomingMessage, response: ServerResponse) => Promise<void>) | undefined;
 
   readonly listener: RequestListener = (request, response) => {

@@ -1,10 +1,10 @@
 /* The local cloud as a user runs it: a process of its own, spoken to over HTTP alone. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { createServer } from 'node:net';
 import { createInterface } from 'node:readline';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { freePort } from '../../lib/local/store/port.ts';
 
 export interface LocalCloud {
   readonly url: string;
@@ -40,7 +40,7 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const POLL_MS = 50;
 
 export async function startLocalCloud(...options: string[]): Promise<LocalCloud> {
-  const port = await freePort();
+  const port = (await freePort(0)) ?? 0;
   const cloud = launch(port, options);
   const tokens = new Map<string, Promise<string>>();
   const started: LocalCloud = {
@@ -99,13 +99,4 @@ async function ready({ url, child, lines }: LocalCloud): Promise<void> {
     if (child.exitCode !== null) throw new Error(`the local cloud has ended:\n${lines.join('\n')}`);
     await pause(POLL_MS);
   }
-}
-
-export async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const address = probe.address();
-  probe.close();
-  await once(probe, 'close');
-  return typeof address === 'object' && address ? address.port : 0;
 }

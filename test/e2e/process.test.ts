@@ -6,9 +6,10 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
+import { freePort } from '../../lib/local/store/port.ts';
 import { useAssembly } from './assembly.ts';
 import { eventually, newRequest, send, sendUntilFinal } from './client.ts';
-import { type Charge, freePort, launch, type ShownRecord, startLocalCloud } from './local-cloud.ts';
+import { type Charge, launch, type ShownRecord, startLocalCloud } from './local-cloud.ts';
 
 const assembly = useAssembly();
 const folder = mkdtempSync(join(tmpdir(), 'oncekey-e2e-'));
@@ -80,7 +81,10 @@ describe('npm start', () => {
   it('says that it needs Java, where there is none', async () => {
     // The app is run by a shell, which must still be there.
     const path = `${dirname(process.execPath)}:${shellWithoutJava()}`;
-    const { code, said } = await refusal(await freePort(), [], { PATH: path, ONCEKEY_DYNAMODB_ENDPOINT: '' });
+    const { code, said } = await refusal((await freePort(0)) ?? 0, [], {
+      PATH: path,
+      ONCEKEY_DYNAMODB_ENDPOINT: '',
+    });
     expect(code).toBe(1);
     expect(said).toMatch(/^oncekey local: .*Java 17/);
     expect(said.split('\n')).toHaveLength(1);
@@ -101,7 +105,7 @@ describe('npm start', () => {
   });
 
   it('ends in order when Ctrl-C reaches npm as well, which passes it on', async () => {
-    const env = { ...process.env, PORT: String(await freePort()) };
+    const env = { ...process.env, PORT: String(await freePort(0)) };
     const stdio = ['ignore', 'pipe', 'ignore'] as const;
     const npm = spawn('npm', ['start', '--', ...assembly.options], {
       env,
@@ -130,7 +134,7 @@ describe('npm start', () => {
   it.each(['SIGINT', 'SIGTERM', 'SIGHUP'] as const)(
     'leaves nothing behind when it is ended by %s while it starts',
     async (signal) => {
-      const { child } = launch(await freePort(), ['--fast']);
+      const { child } = launch((await freePort(0)) ?? 0, ['--fast']);
       const pid = child.pid ?? 0;
       const children = await eventually(
         async () => descendants(pid),

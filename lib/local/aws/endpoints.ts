@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { closed, listening } from '../loopback.ts';
 import type { ObjectStore, Reporter } from '../ports.ts';
 import {
   type AwsAnswer,
@@ -89,19 +88,11 @@ export async function awsEndpoints(options: AwsEndpointsOptions): Promise<AwsEnd
   const server = createServer({ keepAliveTimeout: KEEP_ALIVE_MS }, (message, response) => {
     void handle(message, response).catch(() => response.destroy());
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  const url = `http://127.0.0.1:${port}`;
+  const { url } = await listening(server, 0);
   return {
     url,
     variables: { AWS_ENDPOINT_URL: url },
-    async close() {
-      const closed = once(server, 'close');
-      server.close();
-      server.closeAllConnections();
-      await closed;
-    },
+    close: () => closed(server),
   };
 }
 

@@ -1,4 +1,5 @@
 import { InvalidArgument } from '../../core/errors.ts';
+import { isFields } from '../fields.ts';
 import type { EventPattern, PatternRule } from '../model.ts';
 import { comparisons } from './comparisons.ts';
 
@@ -105,10 +106,6 @@ function isAlternatives(name: string, below: unknown): below is readonly EventPa
 
 function isRules(below: EventPattern | readonly PatternRule[]): below is readonly PatternRule[] {
   return Array.isArray(below);
-}
-
-function isFields(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function fieldOf(node: unknown, name: string): unknown {

@@ -1,7 +1,7 @@
+import { type Fields, fieldsOf, isFields, jsonIn } from '../fields.ts';
 import type { Report } from '../ports.ts';
 
 type Told = Pick<Report, 'level' | 'kind' | 'message'> & { readonly fields?: Record<string, unknown> };
-type Fields = Readonly<Record<string, unknown>>;
 
 const LEVELS: Readonly<Record<string, Report['level']>> = {
   trace: 'debug',
@@ -16,8 +16,8 @@ const LEVELS: Readonly<Record<string, Report['level']>> = {
 
 /** What a line of a function's log says. `usual` is the level of a line that names none. */
 export function told(line: string, usual: Report['level']): Told {
-  const json = line.startsWith('{') ? parsed(line) : undefined;
-  if (!json) return { kind: 'log', level: usual, message: line };
+  const json = line.startsWith('{') ? jsonIn(line) : undefined;
+  if (!isFields(json)) return { kind: 'log', level: usual, message: line };
   return metricIn(json) ?? entryIn(json, line, usual);
 }
 
@@ -65,16 +65,4 @@ function nameOf(metric: unknown): unknown {
 function listIn(value: unknown, name: string): readonly unknown[] {
   const list = fieldsOf(value)[name];
   return Array.isArray(list) ? list : [];
-}
-
-function parsed(line: string): Fields | undefined {
-  try {
-    return fieldsOf(JSON.parse(line));
-  } catch {
-    return undefined;
-  }
-}
-
-function fieldsOf(value: unknown): Fields {
-  return typeof value === 'object' && value !== null ? (value as Fields) : {};
 }

@@ -1,3 +1,4 @@
+import { isFields, jsonIn } from '../fields.ts';
 import { LOCAL_ACCOUNT } from '../model.ts';
 import type { Report } from '../ports.ts';
 import type { Authorization } from './authorization.ts';
@@ -34,11 +35,11 @@ const VARIABLE = /\$context((?:\.[A-Za-z0-9_:-]+)+)/g;
 /** The line of the access log, as the format of the stage has it, and what is in it, if that is JSON. */
 export function accessReport(format: string, access: Access): Report {
   const message = filledIn(format, access);
-  const fields = fieldsOf(message);
+  const fields = jsonIn(message);
   const { received, status, latencyMs } = access;
   const level = status >= 500 ? 'error' : status >= 400 ? 'warn' : 'info';
   const at = received.at + latencyMs;
-  return { at, source: 'api', level, kind: 'access', message, ...(fields && { fields }) };
+  return { at, source: 'api', level, kind: 'access', message, ...(isFields(fields) && { fields }) };
 }
 
 /** What a request does not have is a hyphen. In JSON, a value is one, whatever quotes are in it. */
@@ -91,15 +92,4 @@ function variablesOf(access: Access): Variables {
     ['stage', STAGE],
     ['status', access.status],
   ]);
-}
-
-function fieldsOf(message: string): Readonly<Record<string, unknown>> | undefined {
-  try {
-    const value: unknown = JSON.parse(message);
-    return typeof value === 'object' && value !== null && !Array.isArray(value)
-      ? (value as Record<string, unknown>)
-      : undefined;
-  } catch {
-    return undefined;
-  }
 }

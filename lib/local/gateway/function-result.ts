@@ -1,4 +1,5 @@
 import { validateHeaderName } from 'node:http';
+import { type Fields, isFields, jsonIn } from '../fields.ts';
 import type { Answer } from './answer.ts';
 
 /** What the function returned cannot be sent. The message names the part that is wrong, and not what is in it. */
@@ -11,8 +12,6 @@ export class InvalidResult extends Error {
     );
   }
 }
-
-type Fields = Readonly<Record<string, unknown>>;
 
 /** These describe a connection, and the one to the client is the gateway's own; it counts the body itself, too. */
 const OWN_HEADERS = new Set([
@@ -27,18 +26,10 @@ const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/;
  * of a 200. A text is that body without its quotes.
  */
 export function readResult(payload: string): Answer {
-  const result = parsed(payload);
+  const result = jsonIn(payload);
   if (isFields(result) && 'statusCode' in result) return responseOf(result);
   const body = Buffer.from(typeof result === 'string' ? result : payload);
   return { status: 200, headers: [['content-type', 'application/json']], body };
-}
-
-function parsed(payload: string): unknown {
-  try {
-    return JSON.parse(payload);
-  } catch {
-    return undefined;
-  }
 }
 
 function responseOf(result: Fields): Answer {
@@ -106,8 +97,4 @@ function bodyOf({ body, isBase64Encoded }: Fields): Buffer {
   if (isBase64Encoded !== true) return Buffer.from(body);
   if (body.length % 4 !== 0 || !BASE64.test(body)) throw new InvalidResult('body');
   return Buffer.from(body, 'base64');
-}
-
-function isFields(value: unknown): value is Fields {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

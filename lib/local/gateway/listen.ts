@@ -1,5 +1,5 @@
-import { createServer, type RequestListener, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer, type RequestListener } from 'node:http';
+import { listening } from '../loopback.ts';
 import { realTimers, type Timers } from '../timers.ts';
 
 export interface ListenOptions {
@@ -29,9 +29,6 @@ export class PortTaken extends Error {
   }
 }
 
-/** This machine only: what runs here asks nobody for a password. */
-const HOST = '127.0.0.1';
-
 /** As long as it takes to answer what is nearly done; what takes longer is settled by the next start. */
 const GRACE_MS = 5_000;
 
@@ -51,10 +48,11 @@ export async function listen(options: ListenOptions): Promise<Listening> {
     });
     listener(request, response);
   });
-  await bound(server, port);
-  const { port: chosen } = server.address() as AddressInfo;
+  const address = await listening(server, port).catch((error: NodeJS.ErrnoException) => {
+    throw error.code === 'EADDRINUSE' ? new PortTaken(port) : error;
+  });
   let closing: Promise<void> | undefined;
-  return { port: chosen, url: `http://${HOST}:${chosen}`, close: () => (closing ??= close()) };
+  return { ...address, close: () => (closing ??= close()) };
 
   async function close(): Promise<void> {
     // Takes no more, and ends the connections on which nothing is asked.
@@ -73,17 +71,4 @@ export async function listen(options: ListenOptions): Promise<Listening> {
       };
     });
   }
-}
-
-function bound(server: Server, port: number): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const refuse = (error: NodeJS.ErrnoException) => {
-      reject(error.code === 'EADDRINUSE' ? new PortTaken(port) : error);
-    };
-    server.once('error', refuse);
-    server.listen(port, HOST, () => {
-      server.off('error', refuse);
-      resolve();
-    });
-  });
 }

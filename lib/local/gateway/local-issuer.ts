@@ -11,6 +11,7 @@ import {
   SignJWT,
 } from 'jose';
 import { InvalidArgument } from '../../core/errors.ts';
+import { textIn } from '../files.ts';
 
 export interface LocalIssuerOptions {
   /** Only a name here: nobody fetches anything from it. */
@@ -133,15 +134,6 @@ async function putIfAbsent(path: string, text: string): Promise<void> {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
   } finally {
     await rm(draft);
-  }
-}
-
-async function textIn(path: string): Promise<string | undefined> {
-  try {
-    return await readFile(path, 'utf8');
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    throw error;
   }
 }
 

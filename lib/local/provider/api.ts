@@ -1,3 +1,4 @@
+import type { Pauses } from '../pauses.ts';
 import { requireApiKey } from './api-key.ts';
 import type { Books } from './books.ts';
 import type { Command, Outcome } from './command.ts';
@@ -6,7 +7,6 @@ import { type Fault, type FaultSwitch, NO_FAULT } from './fault-modes.ts';
 import { decodeForm, type Params, paramsDigest } from './form.ts';
 import { idsOfEntry, randomLetters } from './ids.ts';
 import type { Journal } from './journal.ts';
-import type { Pauses } from './pauses.ts';
 import type { Answer, Entry, Remembered } from './records.ts';
 import { invalidRequest, keyInUse, keyReused, ownFailure, Refusal } from './refusal.ts';
 import { type Route, routeOf } from './routes.ts';

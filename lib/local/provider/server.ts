@@ -1,9 +1,8 @@
-import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { InvalidArgument } from '../../core/errors.ts';
+import { closed, listening } from '../loopback.ts';
+import { goneFrom, type Pauses } from '../pauses.ts';
 import type { ApiRequest, Reply } from './api.ts';
-import type { Pauses } from './pauses.ts';
 import { invalidRequest, type Refusal } from './refusal.ts';
 import { API_VERSION } from './wire.ts';
 
@@ -32,25 +31,13 @@ const KEEP_ALIVE_MS = 75_000;
 export async function apiServer(options: ApiServerOptions): Promise<ApiServer> {
   const server = createServer((message, response) => void serve(message, response, options));
   server.keepAliveTimeout = KEEP_ALIVE_MS;
-  server.listen(options.port, '127.0.0.1');
-  try {
-    await once(server, 'listening');
-  } catch (cause) {
+  const { url } = await listening(server, options.port).catch((cause: unknown) => {
     throw new InvalidArgument(
       `The payment provider cannot listen on port ${options.port}: ${String(cause)}. Give another port, or none for any that is free.`,
       cause,
     );
-  }
-  const { port } = server.address() as AddressInfo;
-  return {
-    url: `http://127.0.0.1:${port}`,
-    async close() {
-      const closed = once(server, 'close');
-      server.close();
-      server.closeAllConnections();
-      await closed;
-    },
-  };
+  });
+  return { url, close: () => closed(server) };
 }
 
 async function serve(message: IncomingMessage, response: ServerResponse, options: ApiServerOptions) {
@@ -124,9 +111,7 @@ function send(
 
 /** Until the client gives up, or it has been long enough. */
 async function silence(response: ServerResponse, heldMs: number, waits: Pauses): Promise<void> {
-  const gone = new AbortController();
-  response.once('close', () => gone.abort());
   if (response.destroyed) return;
-  await waits.pause(heldMs, gone.signal);
+  await waits.pause(heldMs, goneFrom(response));
   response.destroy();
 }

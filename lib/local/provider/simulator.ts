@@ -1,4 +1,5 @@
 import { InvalidArgument } from '../../core/errors.ts';
+import { pauses } from '../pauses.ts';
 import type { Reporter } from '../ports.ts';
 import type { Timers } from '../timers.ts';
 import { brokenDown, type Reply, refuse, stripeApi } from './api.ts';
@@ -8,7 +9,6 @@ import { type FaultSwitch, faultSwitch } from './fault-modes.ts';
 import { randomLetters } from './ids.ts';
 import { fileJournal, memoryJournal } from './journal.ts';
 import { type MadeCharge, madeCharges } from './made-charges.ts';
-import { pauses } from './pauses.ts';
 import type { ProviderEvent } from './records.ts';
 import { apiServer } from './server.ts';
 import type { WebhookSettings } from './webhook-settings.ts';

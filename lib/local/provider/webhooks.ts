@@ -1,8 +1,8 @@
 import { createHmac } from 'node:crypto';
 import { Agent, type RequestOptions, request } from 'node:http';
+import { pauses } from '../pauses.ts';
 import type { Reporter } from '../ports.ts';
 import type { Timers } from '../timers.ts';
-import { pauses } from './pauses.ts';
 import { requireWebhookSettings, type WebhookSettings } from './webhook-settings.ts';
 
 export interface WebhookSender {

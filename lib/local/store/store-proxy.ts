@@ -1,7 +1,7 @@
-import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { type Faults, parseFaults } from '../faults.ts';
+import { closed, listening } from '../loopback.ts';
+import { goneFrom, pauses } from '../pauses.ts';
 import type { Report, Reporter } from '../ports.ts';
 import type { Timers } from '../timers.ts';
 import { StoreNotStarted } from './errors.ts';
@@ -48,10 +48,10 @@ export async function storeProxy(options: StoreProxyOptions): Promise<StoreProxy
   const { clock, random, timers, report } = options;
   const target = openTarget(targetUrl(options.target));
   const { count, seen } = tally();
-  const waiting = new Set<() => void>();
+  const waits = pauses(timers);
   let faults: Faults<StoreFault> = { mode: 'none', probability: 1 };
   let reachable = true;
-  let closed: Promise<unknown> | undefined;
+  let closing: Promise<void> | undefined;
 
   const tell = (level: Report['level'], message: string, fields?: Report['fields']) =>
     report({ at: clock(), source: 'store', level, kind: 'platform', message, ...(fields && { fields }) });
@@ -69,7 +69,8 @@ export async function storeProxy(options: StoreProxyOptions): Promise<StoreProxy
 
   async function meet({ mode, latencyMs, answer }: Met, exchange: Exchange): Promise<void> {
     if (mode === 'drop-response') await forward(exchange);
-    if (latencyMs > 0) await passed(latencyMs, mode === 'delay' ? undefined : exchange.response);
+    // Nobody is left to be answered, or the network itself has gone.
+    if (!(await waits.pause(latencyMs, mode === 'delay' ? undefined : goneFrom(exchange.response)))) return;
     if (mode === 'delay') return pass(exchange);
     if (answer) reply(exchange.response, answer);
     else reset(exchange);
@@ -81,45 +82,32 @@ export async function storeProxy(options: StoreProxyOptions): Promise<StoreProxy
 
   async function forward({ request, body }: Exchange): Promise<Answer> {
     try {
-      if (closed) throw new Error('the proxy was closed');
+      if (closing) throw new Error('the proxy was closed');
       const forwarded = await target.forward(request, body);
       if (!reachable) tell('info', 'DynamoDB answers again.');
       reachable = true;
       return forwarded;
     } catch (error) {
-      if (reachable && !closed)
+      if (reachable && !closing)
         tell('warn', `DynamoDB does not answer (${error}); connections to it are reset.`);
       reachable = false;
       throw error;
     }
   }
 
-  /** For as long, or until nobody waits for the answer any more. */
-  async function passed(ms: number, response?: ServerResponse): Promise<void> {
-    if (response?.destroyed) return;
-    return new Promise((resolve) => {
-      const done = () => {
-        waiting.delete(callOff);
-        callOff();
-        response?.off('close', done);
-        resolve();
-      };
-      const callOff = timers.after(ms, done);
-      waiting.add(callOff);
-      response?.once('close', done);
-    });
-  }
-
   const server = createServer({ keepAliveTimeout: 0 }, (request, response) => {
     // Whoever left in the middle of a request is not missed; whoever waits is not told what nobody said.
     serve(request, response).catch(() => reset({ request }));
   });
-  server.listen(options.port ?? 0, '127.0.0.1');
-  await listening(server, options.port);
-  const { port } = server.address() as AddressInfo;
+  const { url } = await listening(server, options.port ?? 0).catch((cause: unknown) => {
+    throw new StoreNotStarted(
+      `The proxy of the store cannot listen on port ${options.port} (${(cause as Error).message}): end the process that has it, or give another port.`,
+      cause,
+    );
+  });
 
   return {
-    url: `http://127.0.0.1:${port}`,
+    url,
     faults: {
       get: () => faults,
       set(value) {
@@ -129,14 +117,12 @@ export async function storeProxy(options: StoreProxyOptions): Promise<StoreProxy
     },
     seen,
     async close() {
-      if (!closed) {
-        closed = once(server, 'close');
-        for (const callOff of waiting) callOff();
-        server.close();
-        server.closeAllConnections();
+      if (!closing) {
+        closing = closed(server);
+        waits.close();
         target.close();
       }
-      await closed;
+      await closing;
     },
   };
 }
@@ -147,17 +133,6 @@ function targetUrl(text: string): URL {
   throw new StoreNotStarted(
     `DynamoDB is to be found at ${text}; expected an address such as http://127.0.0.1:8000, on this machine and without TLS.`,
   );
-}
-
-async function listening(server: ReturnType<typeof createServer>, port: number | undefined): Promise<void> {
-  try {
-    await once(server, 'listening');
-  } catch (cause) {
-    throw new StoreNotStarted(
-      `The proxy of the store cannot listen on port ${port} (${(cause as Error).message}): end the process that has it, or give another port.`,
-      cause,
-    );
-  }
 }
 
 /** Nobody waits for it where the client has given up. */

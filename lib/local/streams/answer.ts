@@ -1,3 +1,4 @@
+import { jsonIn } from '../fields.ts';
 import type { Invoked } from '../ports.ts';
 import type { StreamRecord } from './record.ts';
 
@@ -27,7 +28,7 @@ export function outcomeOf(
  * record of the batch says that nobody knows which, and so the whole batch has failed.
  */
 function reported(payload: string, records: readonly StreamRecord[]): Outcome {
-  const answer = payload === '' ? null : parsed(payload);
+  const answer = payload === '' ? null : jsonIn(payload);
   if (answer === null) return { kind: 'done' };
   if (typeof answer !== 'object' || Array.isArray(answer)) return FAILED;
   const failures = 'batchItemFailures' in answer ? answer.batchItemFailures : null;
@@ -46,12 +47,4 @@ function identifierIn(failure: unknown): unknown {
   return typeof failure === 'object' && failure !== null && 'itemIdentifier' in failure
     ? failure.itemIdentifier
     : undefined;
-}
-
-function parsed(payload: string): unknown {
-  try {
-    return JSON.parse(payload);
-  } catch {
-    return undefined;
-  }
 }

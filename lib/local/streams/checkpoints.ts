@@ -1,5 +1,7 @@
-import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
+import { isFields, jsonIn } from '../fields.ts';
+import { textIn } from '../files.ts';
 
 /** Where a shard is read from. A shard without one is read from its beginning. */
 export type ShardPosition =
@@ -35,7 +37,7 @@ export function fileCheckpoints(path: string): Checkpoints {
   const next = `${path}.next`;
   return {
     async load() {
-      const text = await textOf(path);
+      const text = await textIn(path);
       return text === undefined ? undefined : checkpointIn(text, path);
     },
     async save(checkpoint) {
@@ -46,17 +48,8 @@ export function fileCheckpoints(path: string): Checkpoints {
   };
 }
 
-async function textOf(path: string): Promise<string | undefined> {
-  try {
-    return await readFile(path, 'utf8');
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
-    throw error;
-  }
-}
-
 function checkpointIn(text: string, path: string): Checkpoint {
-  const found = parsed(text);
+  const found = jsonIn(text);
   if (isCheckpoint(found)) return found;
   throw new Error(
     `${path} is no checkpoint of a stream: expected a streamArn and its shards, received ${text.slice(0, 80)}. Delete the file to begin anew.`,
@@ -64,24 +57,12 @@ function checkpointIn(text: string, path: string): Checkpoint {
 }
 
 function isCheckpoint(value: unknown): value is Checkpoint {
-  if (!isObject(value) || typeof value['streamArn'] !== 'string' || !isObject(value['shards'])) return false;
+  if (!isFields(value) || typeof value['streamArn'] !== 'string' || !isFields(value['shards'])) return false;
   return Object.values(value['shards']).every(
     (position) =>
-      isObject(position) &&
+      isFields(position) &&
       (typeof position['after'] === 'string' ||
         typeof position['since'] === 'number' ||
         position['ended'] === true),
   );
-}
-
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

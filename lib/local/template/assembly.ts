@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { OncekeyError } from '../../core/errors.ts';
-import { type Fields, fieldsOf, isFields } from './fields.ts';
+import { type Fields, fieldsOf, isFields } from '../fields.ts';
 import { shown } from './problem.ts';
 
 /** What an app was synthesised to: the folder `cdk.out`. */

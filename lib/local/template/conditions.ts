@@ -1,4 +1,4 @@
-import { fieldsOf } from './fields.ts';
+import { fieldsOf } from '../fields.ts';
 import { Complaint, placed, shown } from './problem.ts';
 import type { Once, Resolve, Scope } from './scope.ts';
 import { listOf, textOf } from './text-functions.ts';

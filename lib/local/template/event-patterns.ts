@@ -1,5 +1,5 @@
+import { isFields } from '../fields.ts';
 import type { EventPattern, PatternRule } from '../model.ts';
-import { isFields } from './fields.ts';
 import { Complaint, shown } from './problem.ts';
 
 /** Throws for a pattern with a comparison that nobody here can make. */

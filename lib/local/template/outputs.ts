@@ -1,6 +1,6 @@
+import { type Fields, fieldsOf } from '../fields.ts';
 import type { StackTemplate } from './assembly.ts';
 import type { Holds } from './conditions.ts';
-import { type Fields, fieldsOf } from './fields.ts';
 import { Complaint } from './problem.ts';
 import type { Once, Resolve, Scope } from './scope.ts';
 import { textOf } from './text-functions.ts';

@@ -1,4 +1,4 @@
-import { type Fields, isFields } from './fields.ts';
+import { type Fields, isFields } from '../fields.ts';
 import { placed, shown, TemplateProblem } from './problem.ts';
 import type { Resolver } from './resolver.ts';
 import { deeper, type Scope } from './scope.ts';

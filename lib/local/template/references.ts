@@ -1,7 +1,7 @@
+import { type Fields, fieldsOf } from '../fields.ts';
 import { LOCAL_ACCOUNT, LOCAL_REGION } from '../model.ts';
 import type { StackTemplate, TemplateResource } from './assembly.ts';
 import type { Holds } from './conditions.ts';
-import { type Fields, fieldsOf } from './fields.ts';
 import { IDENTITIES, type Identity, type Self } from './identities.ts';
 import { shortNames } from './names.ts';
 import { Complaint, placed } from './problem.ts';

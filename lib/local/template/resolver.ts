@@ -1,6 +1,6 @@
+import { fieldsOf, isFields } from '../fields.ts';
 import type { Assembly, TemplateResource } from './assembly.ts';
 import { createConditions } from './conditions.ts';
-import { fieldsOf, isFields } from './fields.ts';
 import { createOutputs } from './outputs.ts';
 import { Complaint, placed } from './problem.ts';
 import { createReferences } from './references.ts';

@@ -4,8 +4,8 @@ import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { delimiter, dirname, join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { OncekeyError } from '../../core/errors.ts';
+import { type Fields, fieldsOf } from '../fields.ts';
 import { LOCAL_ACCOUNT, LOCAL_REGION } from '../model.ts';
-import { type Fields, fieldsOf } from './fields.ts';
 
 export interface Synthesis {
   /** Where cdk.json is. */

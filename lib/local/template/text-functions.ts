@@ -1,4 +1,4 @@
-import { isFields } from './fields.ts';
+import { isFields } from '../fields.ts';
 import { Complaint, shown } from './problem.ts';
 
 /* The functions of CloudFormation that need nothing but their arguments, and what arguments have to be. */

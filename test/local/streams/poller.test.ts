@@ -430,6 +430,19 @@ describe('idle', () => {
 });
 
 describe('close', () => {
+  /** A poller that is closed while a function is at work on its only record. */
+  async function closedWhileHandled(more: Parameters<typeof pollerStage>[0] = {}) {
+    const stage = pollerStage(more);
+    const answered = Promise.withResolvers<Invoked>();
+    stage.world.answer = () => answered.promise;
+    stage.stream.open('s1');
+    stage.stream.write('s1', {});
+    const checkpoints = memoryCheckpoints();
+    const poller = stage.start(checkpoints);
+    await stage.time.pass(SECOND);
+    return { ...stage, checkpoints, closed: poller.close(), answer: answered.resolve };
+  }
+
   it('leaves no timer, and sends nothing more', async () => {
     const { stream, time, start, seen } = pollerStage({ parallelBatches: 3 });
     stream.open('s1');
@@ -445,15 +458,7 @@ describe('close', () => {
   });
 
   it('waits for what is under way, and counts it where it ends well', async () => {
-    const { stream, time, start, world } = pollerStage();
-    let answer = (_: Invoked) => {};
-    world.answer = () => new Promise((resolve) => (answer = resolve));
-    stream.open('s1');
-    stream.write('s1', {});
-    const checkpoints = memoryCheckpoints();
-    const poller = start(checkpoints);
-    await time.pass(SECOND);
-    const closed = poller.close();
+    const { time, checkpoints, closed, answer } = await closedWhileHandled();
     answer(OK);
     await closed;
     expect(await checkpoints.load()).toEqual({ streamArn: STREAM_ARN, shards: { s1: { after: '1' } } });
@@ -461,15 +466,7 @@ describe('close', () => {
   });
 
   it('counts no failure of what is under way: the function may have been ended by the same hand', async () => {
-    const { stream, time, start, world, objects, told } = pollerStage({ retries: 0 });
-    let answer = (_: Invoked) => {};
-    world.answer = () => new Promise((resolve) => (answer = resolve));
-    stream.open('s1');
-    stream.write('s1', {});
-    const checkpoints = memoryCheckpoints();
-    const poller = start(checkpoints);
-    await time.pass(SECOND);
-    const closed = poller.close();
+    const { time, checkpoints, closed, answer, objects, told } = await closedWhileHandled({ retries: 0 });
     answer({ kind: 'failed', error: 'Crash', payload: '{}' });
     await closed;
     await time.pass(MINUTE);
@@ -478,15 +475,7 @@ describe('close', () => {
   });
 
   it('does not wait for long, and what ends after that counts for nothing', async () => {
-    const { stream, time, start, world } = pollerStage();
-    let answer = (_: Invoked) => {};
-    world.answer = () => new Promise((resolve) => (answer = resolve));
-    stream.open('s1');
-    stream.write('s1', {});
-    const checkpoints = memoryCheckpoints();
-    const poller = start(checkpoints);
-    await time.pass(SECOND);
-    const closed = poller.close();
+    const { time, checkpoints, closed, answer } = await closedWhileHandled();
     await time.pass(5 * SECOND);
     await closed;
     answer(OK);

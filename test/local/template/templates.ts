@@ -1,5 +1,5 @@
+import type { Fields } from '../../../lib/local/fields.ts';
 import { type Assembly, templateOf } from '../../../lib/local/template/assembly.ts';
-import type { Fields } from '../../../lib/local/template/fields.ts';
 import { modelOf } from '../../../lib/local/template/model-of.ts';
 import { CannotRunHere } from '../../../lib/local/template/problem.ts';
 

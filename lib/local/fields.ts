@@ -8,3 +8,12 @@ export function isFields(value: unknown): value is Fields {
 export function fieldsOf(value: unknown): Fields {
   return isFields(value) ? value : {};
 }
+
+/** Nothing, where it is no JSON. */
+export function jsonIn(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

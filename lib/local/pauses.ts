@@ -1,4 +1,5 @@
-import type { Timers } from '../timers.ts';
+import type { ServerResponse } from 'node:http';
+import type { Timers } from './timers.ts';
 
 export interface Pauses {
   /** Whether the time passed; not if it was called off before, or is over for good. */
@@ -32,4 +33,12 @@ export function pauses(timers: Timers): Pauses {
       for (const stop of [...waiting]) stop();
     },
   };
+}
+
+/** Aborts once nobody waits for the answer any more. */
+export function goneFrom(response: ServerResponse): AbortSignal {
+  const gone = new AbortController();
+  if (response.destroyed) gone.abort();
+  else response.once('close', () => gone.abort());
+  return gone.signal;
 }
